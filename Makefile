@@ -1,0 +1,44 @@
+# Works with GNU Make 3.81, which is what macOS has.
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+COMPILE := $(BIN)/uv --quiet pip compile pyproject.toml --universal --python-version 3.11 \
+	--generate-hashes --no-annotate --custom-compile-command "make lock"
+
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint lock bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP) ## make .venv with the locked dependencies and the project in it
+
+$(STAMP): pyproject.toml requirements/dev.lock requirements/install.sh
+	@echo "Setting up $(VENV) ..."
+	@sh requirements/install.sh
+	@touch $@
+
+demo: $(STAMP) ## launch the example experiment on this machine
+	$(BIN)/xmcloud launch examples/digits/launch.py
+
+test: lint ## run every check and every test
+	$(BIN)/pytest
+
+lint: $(STAMP) ## check style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+lock: $(STAMP) ## lock the dependencies again; UPGRADE=--upgrade takes newer versions
+	$(COMPILE) $(UPGRADE) --all-extras --group dev --output-file requirements/dev.lock
+	$(COMPILE) --extra gcp --constraint requirements/dev.lock --output-file functions/requirements.txt
+
+bench: $(STAMP) ## measure the control plane on this machine
+	$(BIN)/python -m benchmarks
+
+clean: ## remove the environment, builds and caches
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find functions cli worker tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,151 @@
+"""Blobs in a folder."""
+
+import asyncio
+import errno
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from xmcloud.core.errors import InvalidInput, NotFound, StorageFull
+
+_PART = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+\Z")
+_PREFIX_END = re.compile(r"[A-Za-z0-9._-]*\Z")
+_TEMPORARY = "~new"
+"""The folder of blobs that are being written; no key can name it."""
+
+
+@contextmanager
+def _full_disk_explained(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFull(str(root)) from error
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _path(root: Path, key: str) -> Path:
+    if not all(_PART.match(part) for part in key.split("/")):
+        raise InvalidInput("key", key, "names of A-Z a-z 0-9 . _ - with / between them")
+    return root / key
+
+
+def _folder(root: Path, prefix: str) -> Path:
+    """The folder in which everything lies that begins with `prefix`."""
+    *parts, last = prefix.split("/")
+    if not (all(_PART.match(part) for part in parts) and _PREFIX_END.match(last)):
+        raise InvalidInput("prefix", prefix, "the beginning of a key")
+    return root.joinpath(*parts)
+
+
+def _make_folder(folder: Path) -> None:
+    """Durable, with its parents."""
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _move(new: Path, path: Path) -> None:
+    while True:
+        _make_folder(path.parent)
+        try:
+            new.replace(path)
+        except FileNotFoundError:  # a delete removed the folder, which was empty
+            continue
+        _sync_folder(path.parent)
+        return
+
+
+def _put(root: Path, key: str, data: bytes) -> None:
+    path = _path(root, key)
+    new = root / _TEMPORARY / uuid.uuid4().hex
+    with _full_disk_explained(root):
+        try:
+            _write(new, data)
+            _move(new, path)
+        except (NotADirectoryError, FileExistsError, IsADirectoryError) as error:
+            raise InvalidInput(
+                "key", key, "neither a folder of other keys nor under one"
+            ) from error
+        finally:
+            new.unlink(missing_ok=True)
+
+
+def _get(root: Path, key: str, start: int, end: int | None) -> bytes:
+    path = _path(root, key)
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read() if end is None else file.read(max(0, end - start))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise NotFound("blob", key) from error
+
+
+def _list(root: Path, prefix: str) -> list[tuple[str, int]]:
+    found = []
+    for folder, folders, names in os.walk(_folder(root, prefix)):
+        inside = Path(folder).relative_to(root).as_posix()
+        base = "" if inside == "." else f"{inside}/"
+        folders[:] = [f for f in folders if f != _TEMPORARY and f"{base}{f}/".startswith(prefix)]
+        for name in names:
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                if f"{base}{name}".startswith(prefix):
+                    found.append((f"{base}{name}", os.stat(f"{folder}/{name}").st_size))
+    return sorted(found)
+
+
+def _delete(root: Path, prefix: str) -> None:
+    for key, _ in _list(root, prefix):
+        path = root / key
+        path.unlink(missing_ok=True)
+        for folder in path.parents:
+            if folder == root:
+                break
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError:  # not empty
+                break
+
+
+class FileBlobs:
+    """`Blobs` as one file a key, named by it."""
+
+    def __init__(self, root: Path) -> None:
+        """Raises `StorageFull`."""
+        self._root = root
+        with _full_disk_explained(root):
+            (root / _TEMPORARY).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    async def put(self, key: str, data: bytes) -> None:
+        """Raises `InvalidInput` for a key that is no path, or that other keys take for a folder."""
+        await asyncio.to_thread(_put, self._root, key, data)
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        return await asyncio.to_thread(_get, self._root, key, start, end)
+
+    async def list(self, prefix: str) -> list[tuple[str, int]]:
+        return await asyncio.to_thread(_list, self._root, prefix)
+
+    async def delete(self, prefix: str) -> None:
+        await asyncio.to_thread(_delete, self._root, prefix)

@@ -1,0 +1,359 @@
+"""Permits through Pub/Sub: unary pulls that stay outstanding between calls."""
+
+import asyncio
+import hashlib
+import math
+import os
+import re
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import grpc
+from google.api_core import exceptions
+from google.api_core.retry import AsyncRetry, if_exception_type
+from google.protobuf.duration_pb2 import Duration
+from google.pubsub_v1 import types
+from google.pubsub_v1.services.publisher import PublisherAsyncClient
+from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOTransport
+from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
+from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
+
+from xmcloud.adapters.gcp.failures import TRANSIENT, translated
+from xmcloud.core.errors import NotFound, Unavailable
+from xmcloud.core.ports import Delivery, Message, Subscription
+
+CONTROL_TOPIC = "control"
+_ACK_DEADLINE = 60
+_BATCH = 1000
+_PULL_TIMEOUT = 120.0
+_HOUR, _DAY = 3600, 86_400
+# How long a new pull has to answer before later subscriptions are asked and believed.
+_HEAD_START = 0.2
+_CHECKED_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
+_CHANNEL_OPTIONS = [
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+]
+
+_T = TypeVar("_T")
+
+
+@dataclass(eq=False, slots=True)
+class _Pull:
+    """A pull under way at the server, whether or not somebody waits for it."""
+
+    subscription: Subscription
+    started: float
+    task: asyncio.Task[list[Any]]
+
+
+class PubSubQueue:
+    """The `Queue` port on Pub/Sub.
+
+    A cancelled pull may have taken a message at the server already, which would then come
+    again only after the acknowledgement deadline. So no pull is cancelled before `close`: one
+    that its caller no longer waits for is handed to the next caller, and if a message comes
+    first, that is given back at once.
+
+    Subscriptions have no retry policy: its shortest backoff would delay a release without
+    delay by ten seconds and more. The delay of a release is the backoff.
+
+    `observe` is told ("publish" | "pull", messages).
+    """
+
+    def __init__(
+        self,
+        project: str,
+        observe: Callable[[str, int], None] | None = None,
+        *,
+        deadline: float = 10.0,
+    ) -> None:
+        self._project = f"projects/{project}"
+        self._observe = observe or (lambda kind, count: None)
+        self._retry = AsyncRetry(
+            predicate=if_exception_type(exceptions.Aborted, *TRANSIENT),
+            initial=0.05,
+            maximum=2.0,
+            multiplier=2.0,
+            timeout=deadline,
+        )
+        self._once: dict[str, Any] = {"retry": None, "timeout": deadline}
+        self._api: tuple[PublisherAsyncClient, SubscriberAsyncClient] | None = None
+        self._idle: defaultdict[Subscription, list[_Pull]] = defaultdict(list)
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def subscribe(self, subscriptions: Sequence[Subscription]) -> None:
+        await asyncio.gather(*map(self._subscribe, subscriptions))
+
+    async def unsubscribe(self, subscriptions: Sequence[Subscription]) -> None:
+        await asyncio.gather(*map(self._unsubscribe, subscriptions))
+
+    async def publish(self, topic: str, messages: Sequence[Message]) -> None:
+        publisher, _ = self._clients()
+        for batch in _batches(messages):
+            request = types.PublishRequest(
+                topic=self._topic(topic), messages=[_encoded(message) for message in batch]
+            )
+            try:
+                await self._call(publisher.publish, request)
+            except exceptions.NotFound:
+                return
+            self._observe("publish", len(batch))
+
+    async def pull(
+        self, subscriptions: Sequence[Subscription], limit: int, wait: float
+    ) -> list[Delivery]:
+        """Raises `NotFound` for a subscription that nobody made, and `Unavailable`.
+
+        A new pull has a moment to answer even if `wait` is 0.
+        """
+        clock = asyncio.get_running_loop().time
+        until = clock() + max(wait, _HEAD_START)
+        while True:
+            ended = await self._first(subscriptions, limit, until)
+            deliveries = self._accept(ended, limit)
+            if deliveries or clock() >= until:
+                return deliveries
+
+    async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        await self._settle(deliveries, None)
+
+    async def release(self, deliveries: Sequence[Delivery], delay: float) -> None:
+        await self._settle(deliveries, min(600, math.ceil(delay)))
+
+    async def close(self) -> None:
+        pulls = [pull for pulls in self._idle.values() for pull in pulls]
+        self._idle.clear()
+        for pull in pulls:
+            pull.task.cancel()
+        await asyncio.gather(*(pull.task for pull in pulls), return_exceptions=True)
+        await asyncio.gather(*self._background)
+        if self._api is not None:
+            await self._api[0].transport.close()
+
+    async def _subscribe(self, subscription: Subscription) -> None:
+        _, subscriber = self._clients()
+        topic = self._topic(subscription.topic)
+        request = _description(self._name(subscription), topic, subscription)
+        with suppress(exceptions.AlreadyExists):
+            try:
+                await self._call(subscriber.create_subscription, request)
+            except exceptions.NotFound:
+                await self._create_topic(topic)
+                await self._call(subscriber.create_subscription, request)
+
+    async def _create_topic(self, topic: str) -> None:
+        publisher, _ = self._clients()
+        with suppress(exceptions.AlreadyExists):
+            await self._call(publisher.create_topic, types.Topic(name=topic))
+
+    async def _unsubscribe(self, subscription: Subscription) -> None:
+        _, subscriber = self._clients()
+        request = types.DeleteSubscriptionRequest(subscription=self._name(subscription))
+        with suppress(exceptions.NotFound):
+            await self._call(subscriber.delete_subscription, request)
+
+    async def _first(
+        self, subscriptions: Sequence[Subscription], limit: int, until: float
+    ) -> list[_Pull]:
+        """The pulls that have ended once one has, or at `until`, in the order asked for."""
+        pulls = {each: pull for each in subscriptions if (pull := self._resume(each))}
+        try:
+            await self._race(pulls, subscriptions, limit, until)
+            done = [each for each in subscriptions if each in pulls and pulls[each].task.done()]
+            return [pulls.pop(each) for each in done]
+        finally:
+            self._leave(pulls.values())
+
+    async def _race(
+        self,
+        pulls: dict[Subscription, _Pull],
+        subscriptions: Sequence[Subscription],
+        limit: int,
+        until: float,
+    ) -> None:
+        """Starts the missing pulls one after the other: a later one seldom asks in vain."""
+        clock = asyncio.get_running_loop().time
+        tasks = []
+        for subscription in subscriptions:
+            if subscription not in pulls:
+                pulls[subscription] = self._start(subscription, limit)
+            pull = pulls[subscription]
+            tasks.append(pull.task)
+            if await _any_done(tasks, pull.started + _HEAD_START - clock()):
+                return
+        await _any_done(tasks, until - clock())
+
+    def _start(self, subscription: Subscription, limit: int) -> _Pull:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._pull(subscription, limit))
+        pull = _Pull(subscription, loop.time(), task)
+        task.add_done_callback(lambda _: self._ended(pull))
+        return pull
+
+    async def _pull(self, subscription: Subscription, limit: int) -> list[Any]:
+        _, subscriber = self._clients()
+        request = types.PullRequest(subscription=self._name(subscription), max_messages=limit)
+        try:
+            answer = await subscriber.pull(request, retry=None, timeout=_PULL_TIMEOUT)
+        except exceptions.DeadlineExceeded:
+            return []
+        except exceptions.NotFound as error:
+            where = f"{subscription.topic}/{subscription.audience}"
+            raise NotFound("subscription", where, "Subscribe first.") from error
+        return list(types.PullResponse.pb(answer).received_messages)
+
+    def _resume(self, subscription: Subscription) -> _Pull | None:
+        for pull in self._idle[subscription]:
+            if not pull.task.done():
+                self._idle[subscription].remove(pull)
+                return pull
+        return None
+
+    def _leave(self, pulls: Iterable[_Pull]) -> None:
+        for pull in pulls:
+            self._idle[pull.subscription].append(pull)
+            if pull.task.done():
+                self._ended(pull)
+
+    def _ended(self, pull: _Pull) -> None:
+        """Gives back what came for nobody."""
+        if pull in self._idle[pull.subscription]:
+            self._idle[pull.subscription].remove(pull)
+            if not pull.task.cancelled() and pull.task.exception() is None:
+                self._later(self.release(self._own(pull), 0))
+
+    def _accept(self, ended: Sequence[_Pull], limit: int) -> list[Delivery]:
+        """Up to `limit` deliveries; gives the others back at once."""
+        failures = [error for pull in ended if (error := pull.task.exception())]
+        own = [
+            delivery
+            for pull in ended
+            if pull.task.exception() is None
+            for delivery in self._own(pull)
+        ]
+        if failures and not own:
+            with translated("Pub/Sub"):
+                raise failures[0]
+        if len(own) > limit:
+            self._later(self.release(own[limit:], 0))
+        self._observe("pull", len(own[:limit]))
+        return own[:limit]
+
+    def _own(self, pull: _Pull) -> list[Delivery]:
+        """What is for this audience; forgets the rest, which the emulator does not filter."""
+        own: list[Delivery] = []
+        foreign: list[Delivery] = []
+        audience = _token(pull.subscription.audience)
+        for received in pull.task.result():
+            sent_to = received.message.attributes.get("audience")
+            message = Message(
+                pull.subscription.audience if sent_to else "", received.message.data.decode()
+            )
+            delivery = Delivery(pull.subscription, message, received.ack_id)
+            (own if sent_to in (None, audience) else foreign).append(delivery)
+        if foreign:
+            self._later(self.acknowledge(foreign))
+        return own
+
+    def _later(self, settling: Coroutine[Any, Any, None]) -> None:
+        async def attempt() -> None:
+            # A message that cannot be settled now comes again by itself.
+            with suppress(Unavailable):
+                await settling
+
+        task = asyncio.get_running_loop().create_task(attempt())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _settle(self, deliveries: Sequence[Delivery], delay: int | None) -> None:
+        receipts: defaultdict[Subscription, list[str]] = defaultdict(list)
+        for delivery in deliveries:
+            receipts[delivery.subscription].append(delivery.receipt)
+        await asyncio.gather(
+            *(
+                self._settle_batch(self._name(subscription), batch, delay)
+                for subscription, ids in receipts.items()
+                for batch in _batches(ids)
+            )
+        )
+
+    async def _settle_batch(self, name: str, ids: Sequence[str], delay: int | None) -> None:
+        _, subscriber = self._clients()
+        target: dict[str, Any] = {"subscription": name, "ack_ids": ids}
+        with suppress(exceptions.NotFound):
+            if delay is None:
+                await self._call(subscriber.acknowledge, types.AcknowledgeRequest(target))
+            else:
+                change = types.ModifyAckDeadlineRequest(target, ack_deadline_seconds=delay)
+                await self._call(subscriber.modify_ack_deadline, change)
+
+    async def _call(self, method: Callable[..., Awaitable[Any]], request: Any) -> None:
+        with translated("Pub/Sub"):
+            await self._retry(method)(request, **self._once)
+
+    def _clients(self) -> tuple[PublisherAsyncClient, SubscriberAsyncClient]:
+        if self._api is None:
+            channel = _channel()
+            self._api = (
+                PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=channel)),
+                SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=channel)),
+            )
+        return self._api
+
+    def _topic(self, topic: str) -> str:
+        return f"{self._project}/topics/xmcloud-{_token(topic)}"
+
+    def _name(self, subscription: Subscription) -> str:
+        id = f"xmcloud-{_token(subscription.topic)}.{_token(subscription.audience)}"
+        return f"{self._project}/subscriptions/{id}"
+
+
+def _channel() -> grpc.aio.Channel:
+    emulator = os.environ.get("PUBSUB_EMULATOR_HOST")
+    if emulator:
+        return grpc.aio.insecure_channel(emulator, options=_CHANNEL_OPTIONS)
+    return SubscriberGrpcAsyncIOTransport.create_channel(options=_CHANNEL_OPTIONS)
+
+
+def _description(name: str, topic: str, subscription: Subscription) -> types.Subscription:
+    """Permits wait for seven days in a subscription that never expires; control hints an hour.
+
+    The server wants the expiration to be longer than the retention.
+    """
+    control = subscription.topic == CONTROL_TOPIC
+    audience = _token(subscription.audience)
+    return types.Subscription(
+        name=name,
+        topic=topic,
+        filter=f'attributes.audience = "{audience}" OR NOT attributes:audience',
+        ack_deadline_seconds=_ACK_DEADLINE,
+        message_retention_duration=Duration(seconds=_HOUR if control else 7 * _DAY),
+        expiration_policy=types.ExpirationPolicy(ttl=Duration(seconds=_DAY) if control else None),
+    )
+
+
+def _encoded(message: Message) -> types.PubsubMessage:
+    attributes = {"audience": _token(message.audience)} if message.audience else {}
+    return types.PubsubMessage(data=message.body.encode(), attributes=attributes)
+
+
+def _token(name: str) -> str:
+    """The name itself if Pub/Sub allows it everywhere, else its hash."""
+    if _CHECKED_NAME.fullmatch(name):
+        return name
+    return f"~{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+
+
+async def _any_done(tasks: Sequence[asyncio.Task[Any]], within: float) -> bool:
+    done, _ = await asyncio.wait(tasks, timeout=max(0, within), return_when=asyncio.FIRST_COMPLETED)
+    return bool(done)
+
+
+def _batches(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    for start in range(0, len(items), _BATCH):
+        yield items[start : start + _BATCH]

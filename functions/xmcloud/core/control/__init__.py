@@ -1,0 +1,1 @@
+"""The use cases: load, decide with `core.lifecycle`, apply conditionally, then publish."""

@@ -1,0 +1,110 @@
+"""Models as documents: the fields that queries use, and the whole model as JSON text.
+
+The text keeps every value as it was typed, which no database's own types do (Firestore has no
+arrays in arrays and no integers over 64 bits), and needs no index.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from xmcloud.core.errors import NotFound, TooLarge
+from xmcloud.core.models import Experiment, Job, Model, QueueState, Session, sortable
+from xmcloud.core.ports import Document, JsonObject, Query, Store, Version, Write
+
+BODY_LIMIT = 512 * 1024
+"""Bytes of one document's text; Firestore's own limit is 1 MiB a document."""
+
+M = TypeVar("M", bound=Model)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Generic[M]):
+    """A model as it was read, with the document whose version a conditional write names."""
+
+    item: M
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Collection(Generic[M]):
+    """How one kind of model is kept."""
+
+    name: str
+    model: type[M]
+    key: Callable[[M], str]
+    indexed: Callable[[M], JsonObject]
+
+    def data(self, item: M) -> JsonObject:
+        """Raises `TooLarge`."""
+        body = item.model_dump_json()
+        size = len(body.encode())
+        if size > BODY_LIMIT:
+            raise TooLarge(f"This {self.model.__name__.lower()}", size, BODY_LIMIT)
+        return {**self.indexed(item), "body": body}
+
+    def create(self, item: M) -> Write:
+        return Write.create(self.name, self.key(item), self.data(item))
+
+    def replace(self, stored: Stored[M], item: M) -> Write:
+        return Write.replace(self.name, stored.document, self.data(item))
+
+    def written(self, item: M, version: Version) -> Stored[M]:
+        """The model as it stands after a write that answered `version`."""
+        return Stored(item, Document(self.key(item), {}, version))
+
+    def read(self, document: Document) -> Stored[M]:
+        return Stored(self.model.model_validate_json(str(document.data["body"])), document)
+
+    async def get(self, store: Store, id: str) -> Stored[M]:
+        """Raises `NotFound`."""
+        (document,) = await store.get(self.name, [id])
+        if document is None:
+            raise NotFound(self.model.__name__.lower(), id)
+        return self.read(document)
+
+    async def get_many(self, store: Store, ids: Sequence[str]) -> list[Stored[M] | None]:
+        documents = await store.get(self.name, ids)
+        return [None if found is None else self.read(found) for found in documents]
+
+    async def find(self, store: Store, query: Query) -> tuple[list[Stored[M]], str | None]:
+        page = await store.find(query)
+        return [self.read(document) for document in page.documents], page.cursor
+
+
+def _job_fields(job: Job) -> JsonObject:
+    fields: JsonObject = {
+        "id": job.id,
+        "experiment_id": job.experiment_id,
+        "unit": job.unit,
+        "state": job.state.value,
+        "queue": job.queue,
+        "pool": job.spec.pool,
+        "position": job.position,
+        "updated_at": sortable(job.updated_at),
+        "session": job.attempt.session if job.attempt else "",
+        "stop_requested": job.stop is not None,
+    }
+    if job.waiting is not None:
+        fields["permit_due_at"] = sortable(job.waiting.permit_due_at)
+    return fields
+
+
+def _session_fields(session: Session) -> JsonObject:
+    return {
+        "worker": session.worker,
+        "open": session.open,
+        "expires_at": sortable(session.expires_at),
+        "settled": session.settled,
+    }
+
+
+JOBS = Collection("jobs", Job, lambda job: job.id, _job_fields)
+EXPERIMENTS = Collection(
+    "experiments",
+    Experiment,
+    lambda experiment: experiment.id,
+    lambda experiment: {"id": experiment.id, "created_at": sortable(experiment.created_at)},
+)
+QUEUES = Collection("queues", QueueState, lambda q: q.name, lambda q: {"priority": q.priority})
+SESSIONS = Collection("sessions", Session, lambda session: session.id, _session_fields)

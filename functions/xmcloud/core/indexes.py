@@ -1,0 +1,73 @@
+"""Which index a query needs, and which ones are declared.
+
+The declarations are Firestore's own file format, read by Terraform, by the Firestore adapter and
+by the SQLite adapter, which builds its indexes from them. Rules: Firestore's "Index types" page:
+equality filters alone are served by the automatic single-field indexes, everything with an order
+or a range over more than one field needs a composite index.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from xmcloud.core.ports import Direction, Query
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A composite index: the fields compared for equality, then those that order."""
+
+    collection: str
+    fields: tuple[tuple[str, Direction], ...]
+
+    def serves(self, query: Query) -> bool:
+        equal = {f.field for f in query.where if f.operator == "=="}
+        head, tail = self.fields[: len(equal)], self.fields[len(equal) :]
+        return (
+            self.collection == query.collection
+            and {name for name, _ in head} == equal
+            and tail == query.order
+        )
+
+
+class UndeclaredIndex(Exception):
+    """A query needs a composite index that `firestore.indexes.json` does not declare."""
+
+
+@cache
+def declared() -> tuple[Index, ...]:
+    """The composite indexes of `firestore.indexes.json`."""
+    raw = json.loads((files("xmcloud.core") / "firestore.indexes.json").read_text("utf-8"))
+    return tuple(
+        Index(
+            entry["collectionGroup"],
+            tuple(
+                (f["fieldPath"], "asc" if f["order"] == "ASCENDING" else "desc")
+                for f in entry["fields"]
+            ),
+        )
+        for entry in raw["indexes"]
+    )
+
+
+@cache
+def _shape_is_served(query: Query) -> bool:
+    fields = {f.field for f in query.where} | {name for name, _ in query.order}
+    ranged = any(f.operator != "==" for f in query.where)
+    if len(fields) <= 1 or not (query.order or ranged):
+        return True
+    return any(index.serves(query) for index in declared())
+
+
+def require_index(query: Query) -> None:
+    """Raises `UndeclaredIndex` unless Firestore could serve the query; limits do not matter."""
+    shape = Query(
+        query.collection,
+        tuple(type(f)(f.field, f.operator, 0) for f in query.where),
+        query.order,
+    )
+    if not _shape_is_served(shape):
+        raise UndeclaredIndex(
+            f"No index in firestore.indexes.json serves {shape}; declare it there."
+        )

@@ -1,0 +1,122 @@
+"""Every query that the control plane asks, in one place."""
+
+from datetime import datetime
+
+from xmcloud.core.models import JobState, sortable
+from xmcloud.core.ports import Filter, Query
+
+
+def _equal(**fields: str | bool) -> tuple[Filter, ...]:
+    return tuple(Filter(name, "==", value) for name, value in fields.items())
+
+
+def experiments() -> Query:
+    """The newest first."""
+    return Query("experiments", order=(("created_at", "desc"),))
+
+
+def queues() -> Query:
+    """The highest priority first."""
+    return Query("queues", order=(("priority", "desc"),))
+
+
+def jobs_of(experiment: str) -> Query:
+    """In order of unit."""
+    return Query("jobs", _equal(experiment_id=experiment), (("unit", "asc"),))
+
+
+def jobs_in_state(experiment: str, state: JobState) -> Query:
+    """For counting."""
+    return Query("jobs", _equal(experiment_id=experiment, state=state.value))
+
+
+def changed_jobs(experiment: str, since: datetime) -> Query:
+    """Changed at `since` or later, the earliest change first."""
+    where = (*_equal(experiment_id=experiment), Filter("updated_at", ">=", sortable(since)))
+    return Query("jobs", where, (("updated_at", "asc"),))
+
+
+def claimable(queue: str, pool: str) -> Query:
+    """What waits in a queue for exactly that pool ('': for any), in order of position."""
+    where = _equal(queue=queue, state=JobState.QUEUED.value, pool=pool)
+    return Query("jobs", where, (("position", "asc"),))
+
+
+def waiting(queue: str) -> Query:
+    """What waits in a queue for whomever, in order of position."""
+    where = _equal(queue=queue, state=JobState.QUEUED.value)
+    return Query("jobs", where, (("position", "asc"),))
+
+
+def waiting_before(queue: str, position: int) -> Query:
+    """What waits ahead of a position, the nearest first."""
+    where = (
+        *_equal(queue=queue, state=JobState.QUEUED.value),
+        Filter("position", "<", position),
+    )
+    return Query("jobs", where, (("position", "desc"),))
+
+
+def waiting_after(queue: str, position: int) -> Query:
+    """What waits behind a position, the nearest first."""
+    where = (
+        *_equal(queue=queue, state=JobState.QUEUED.value),
+        Filter("position", ">", position),
+    )
+    return Query("jobs", where, (("position", "asc"),))
+
+
+def last_waiting(queue: str) -> Query:
+    """What waits in a queue, the last in line first."""
+    return Query("jobs", _equal(queue=queue, state=JobState.QUEUED.value), (("position", "desc"),))
+
+
+def due_permits(now: datetime) -> Query:
+    """Queued jobs whose permit is to be published again, the longest overdue first."""
+    where = (
+        *_equal(state=JobState.QUEUED.value),
+        Filter("permit_due_at", "<=", sortable(now)),
+    )
+    return Query("jobs", where, (("permit_due_at", "asc"),))
+
+
+def next_due_permit() -> Query:
+    """All queued jobs, the one whose permit is due first at the head."""
+    return Query("jobs", _equal(state=JobState.QUEUED.value), (("permit_due_at", "asc"),))
+
+
+def held_by(session: str) -> Query:
+    """Jobs with an open attempt of that worker session."""
+    return Query("jobs", _equal(session=session))
+
+
+def to_stop(session: str) -> Query:
+    """Those of them that were asked to stop."""
+    return Query("jobs", _equal(session=session, stop_requested=True))
+
+
+def open_sessions() -> Query:
+    """The lease that runs out first at the head."""
+    return Query("sessions", _equal(open=True), (("expires_at", "asc"),))
+
+
+def expired_sessions(now: datetime) -> Query:
+    """Open sessions whose lease is over."""
+    where = (*_equal(open=True), Filter("expires_at", "<=", sortable(now)))
+    return Query("sessions", where, (("expires_at", "asc"),))
+
+
+def unsettled_sessions() -> Query:
+    """Closed sessions that may still hold jobs."""
+    return Query("sessions", _equal(open=False, settled=False))
+
+
+def open_sessions_of(worker: str) -> Query:
+    """More than one only while a new one replaces the old."""
+    return Query("sessions", _equal(worker=worker, open=True))
+
+
+def by_prefix(collection: str, prefix: str) -> Query:
+    """Documents whose id begins with a prefix."""
+    where = (Filter("id", ">=", prefix), Filter("id", "<", prefix + "~"))
+    return Query(collection, where, (("id", "asc"),))

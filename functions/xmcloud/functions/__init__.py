@@ -1,0 +1,1 @@
+"""The control plane as served: HTTP API, events, sweep, and the wiring of adapters."""

@@ -1,0 +1,62 @@
+"""The FastAPI application."""
+
+from importlib.metadata import version
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.responses import Response
+
+from xmcloud.core.control.plane import ControlPlane
+from xmcloud.core.errors import Unauthorized
+from xmcloud.core.protocol import Health, Problem
+from xmcloud.functions.http import blobs, experiments, jobs, problems, queues, workers
+from xmcloud.functions.http.auth import Authenticator
+from xmcloud.functions.http.common import answer
+from xmcloud.functions.http.limits import BodyLimit
+
+_bearer = HTTPBearer(auto_error=False)
+
+
+async def _authenticate(
+    request: Request,
+    credentials: HTTPAuthorizationCredentials | None = Depends(_bearer),  # noqa: B008
+) -> None:
+    authenticator: Authenticator = request.app.state.authenticator
+    if credentials is None:
+        raise Unauthorized(
+            "The request carries no bearer token.", "Send `Authorization: Bearer TOKEN`."
+        )
+    await authenticator.authenticate(credentials.credentials)
+
+
+def create_app(plane: ControlPlane, authenticator: Authenticator) -> FastAPI:
+    """The API over a control plane."""
+    app = FastAPI(
+        title="xmcloud",
+        version=version("xmcloud"),
+        docs_url="/v1/docs",
+        openapi_url="/v1/openapi.json",
+        redoc_url=None,
+    )
+    app.state.plane = plane
+    app.state.authenticator = authenticator
+    problems.install(app)
+
+    @app.get("/v1/health", tags=["health"], response_model=Health)
+    async def health() -> Response:
+        """Answers without a token."""
+        return answer(Health(version=app.version))
+
+    errors = {
+        status: {"model": Problem, "content": {problems.MEDIA_TYPE: {}}}
+        for status in (401, 404, 409, 413, 422, 503, 507)
+    }
+    for module in (experiments, jobs, queues, workers, blobs):
+        app.include_router(
+            module.router,
+            prefix="/v1",
+            dependencies=[Depends(_authenticate)],
+            responses=errors,  # type: ignore[arg-type]
+        )
+    app.add_middleware(BodyLimit)
+    return app

@@ -1,0 +1,38 @@
+"""Who may call the API."""
+
+import hmac
+import os
+import stat
+from pathlib import Path
+from typing import Protocol
+
+from xmcloud.core.errors import Unauthorized
+
+
+class Authenticator(Protocol):
+    """Decides whether the bearer token of a request is good."""
+
+    async def authenticate(self, token: str) -> None:
+        """Raises `Unauthorized`."""
+
+
+class TokenFile:
+    """The one token of an embedded control plane, in a file that only its owner can read."""
+
+    def __init__(self, path: Path) -> None:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+        if mode & 0o077:
+            raise Unauthorized(
+                f"The token file {path} can be read by others (mode {mode:04o}).",
+                f"Make it private: chmod 600 {path}",
+            )
+        self._token = path.read_text("utf-8").strip().encode()
+        if not self._token:
+            raise Unauthorized(f"The token file {path} is empty.", "Remove it and start again.")
+
+    async def authenticate(self, token: str) -> None:
+        if not hmac.compare_digest(token.encode(), self._token):
+            raise Unauthorized(
+                "The token of this request is not the control plane's.",
+                "Sign in again; on this machine, xmcloud up shows which one is used.",
+            )

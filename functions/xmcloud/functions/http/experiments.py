@@ -1,0 +1,104 @@
+"""/v1/experiments"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from xmcloud.core.control import changes, experiments, jobs
+from xmcloud.core.models import Experiment
+from xmcloud.core.protocol import (
+    Act,
+    Acted,
+    Changes,
+    CloneExperiment,
+    Enqueue,
+    Experiments,
+    ExperimentStatus,
+    Jobs,
+    NewExperiment,
+    NewUnits,
+    Stop,
+)
+from xmcloud.functions.http.common import (
+    Cursor,
+    ExperimentId,
+    IdempotencyKey,
+    Limit,
+    Plane,
+    Wait,
+    answer,
+)
+
+router = APIRouter(prefix="/experiments", tags=["experiments"])
+
+
+@router.post("", status_code=201, response_model=Experiment)
+async def create_experiment(plane: Plane, body: NewExperiment, key: IdempotencyKey) -> Response:
+    return answer(await experiments.create_experiment(plane, body, key), 201)
+
+
+@router.get("", response_model=Experiments)
+async def list_experiments(plane: Plane, limit: Limit = 20, cursor: Cursor = None) -> Response:
+    """The newest first, each with how many of its jobs are in each state."""
+    return answer(await experiments.list_experiments(plane, limit, cursor))
+
+
+@router.get("/{id}", response_model=ExperimentStatus)
+async def get_experiment(plane: Plane, id: ExperimentId) -> Response:
+    return answer(await experiments.experiment_status(plane, id))
+
+
+@router.post("/{id}/units", status_code=201, response_model=Jobs)
+async def add_units(
+    plane: Plane, id: ExperimentId, body: NewUnits, key: IdempotencyKey
+) -> Response:
+    """Adds units, numbered on from the last one; their jobs in the order of the body."""
+    return answer(Jobs(jobs=await experiments.add_units(plane, id, body, key)), 201)
+
+
+@router.get("/{id}/jobs", response_model=Jobs)
+async def list_jobs(
+    plane: Plane, id: ExperimentId, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    """In order of unit."""
+    return answer(await experiments.list_jobs(plane, id, limit, cursor))
+
+
+@router.get("/{id}/changes", response_model=Changes)
+async def follow_changes(
+    plane: Plane,
+    id: ExperimentId,
+    since: Annotated[str | None, Query(max_length=100)] = None,
+    wait_seconds: Wait = 0,
+) -> Response:
+    """Jobs that changed since a cursor; without one, all of them."""
+    return answer(await changes.changes(plane, id, since, wait_seconds))
+
+
+@router.post("/{id}/clone", status_code=201, response_model=Experiment)
+async def clone_experiment(
+    plane: Plane, id: ExperimentId, body: CloneExperiment, key: IdempotencyKey
+) -> Response:
+    """A new experiment with the same definitions, as drafts."""
+    return answer(await experiments.clone_experiment(plane, id, body, key), 201)
+
+
+@router.post("/{id}/stop", response_model=Acted)
+async def stop_experiment(plane: Plane, id: ExperimentId, body: Stop) -> Response:
+    return answer(await jobs.stop_all(plane, id, body))
+
+
+@router.post("/{id}/reset", response_model=Acted)
+async def reset_experiment(plane: Plane, id: ExperimentId, body: Act) -> Response:
+    return answer(await jobs.reset_all(plane, id, body))
+
+
+@router.post("/{id}/enqueue", response_model=Acted)
+async def enqueue_experiment(plane: Plane, id: ExperimentId, body: Enqueue) -> Response:
+    return answer(await jobs.enqueue_all(plane, id, body))
+
+
+@router.post("/{id}/dequeue", response_model=Acted)
+async def dequeue_experiment(plane: Plane, id: ExperimentId, body: Act) -> Response:
+    return answer(await jobs.dequeue_all(plane, id, body))

@@ -1,0 +1,84 @@
+"""/v1/jobs"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from xmcloud.core.control import experiments, jobs, logs, queues
+from xmcloud.core.documents import JOBS
+from xmcloud.core.models import Experiment, Job
+from xmcloud.core.protocol import (
+    Act,
+    CloneExperiment,
+    EditJob,
+    Enqueue,
+    LogSlice,
+    Move,
+    Stop,
+)
+from xmcloud.functions.http.common import IdempotencyKey, JobId, Plane, Wait, answer
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+
+
+@router.get("/{id}", response_model=Job)
+async def get_job(plane: Plane, id: JobId) -> Response:
+    return answer((await JOBS.get(plane.store, id)).item)
+
+
+@router.patch("/{id}", response_model=Job)
+async def edit_job(plane: Plane, id: JobId, body: EditJob) -> Response:
+    """Changes the definition of a draft."""
+    return answer(await jobs.edit_job(plane, id, body))
+
+
+@router.post("/{id}/stop", response_model=Job)
+async def stop_job(plane: Plane, id: JobId, body: Stop) -> Response:
+    """Ends a waiting job at once; asks the worker to end a running one."""
+    return answer(await jobs.stop_job(plane, id, body))
+
+
+@router.post("/{id}/reset", response_model=Job)
+async def reset_job(plane: Plane, id: JobId, body: Act) -> Response:
+    """Back to a draft; results, attempts and logs are cleared."""
+    return answer(await jobs.reset_job(plane, id, body))
+
+
+@router.post("/{id}/enqueue", response_model=Job)
+async def enqueue_job(plane: Plane, id: JobId, body: Enqueue) -> Response:
+    return answer(await jobs.enqueue_job(plane, id, body))
+
+
+@router.post("/{id}/dequeue", response_model=Job)
+async def dequeue_job(plane: Plane, id: JobId, body: Act) -> Response:
+    """Back to the state it was enqueued from."""
+    return answer(await jobs.dequeue_job(plane, id, body))
+
+
+@router.post("/{id}/move", response_model=Job)
+async def move_job(plane: Plane, id: JobId, body: Move) -> Response:
+    """Elsewhere in its queue, or to another queue."""
+    return answer(await queues.move_job(plane, id, body))
+
+
+@router.post("/{id}/clone", status_code=201, response_model=Experiment)
+async def clone_job(
+    plane: Plane, id: JobId, body: CloneExperiment, key: IdempotencyKey
+) -> Response:
+    """A new experiment with this one job, as a draft."""
+    return answer(await experiments.clone_job(plane, id, body, key), 201)
+
+
+@router.get("/{id}/log", response_model=LogSlice)
+async def read_log(
+    plane: Plane,
+    id: JobId,
+    fence: Annotated[
+        int | None, Query(ge=1, le=10**9, description="The attempt; the newest by default.")
+    ] = None,
+    offset: Annotated[int, Query(ge=0, le=10**15, description="In bytes.")] = 0,
+    wait_seconds: Wait = 0,
+) -> Response:
+    """A piece of the combined stdout and stderr; waits for more while the attempt runs."""
+    return answer(await logs.read_log(plane, id, fence, offset, wait_seconds))

@@ -1,0 +1,59 @@
+"""Errors as problem details (RFC 9457)."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from xmcloud.core.errors import XmcloudError
+from xmcloud.core.protocol import Problem
+
+MEDIA_TYPE = "application/problem+json"
+
+
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    body = problem.model_dump_json(exclude_none=True)
+    return Response(body, problem.status, headers, MEDIA_TYPE)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, XmcloudError)
+    headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(error.status)
+    return problem_response(Problem.of(error), headers)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    detail = f"{field}: {first['msg']}"
+    if len(error.errors()) > 1:
+        detail += f" (and {len(error.errors()) - 1} more)"
+    problem = Problem(
+        type="urn:xmcloud:problem:invalid-input",
+        title="Invalid input",
+        status=422,
+        detail=detail.encode("utf-8", "replace").decode(),
+        remedy="Correct the field; /v1/docs describes each of them.",
+        field=field.encode("utf-8", "replace").decode(),
+    )
+    return problem_response(problem)
+
+
+async def _framework(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    phrase = HTTPStatus(error.status_code).phrase
+    problem = Problem(
+        type="about:blank", title=phrase, status=error.status_code, detail=str(error.detail)
+    )
+    return problem_response(problem, error.headers)
+
+
+def install(app: FastAPI) -> None:
+    """Makes every error of the app answer with a problem."""
+    app.add_exception_handler(XmcloudError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _framework)

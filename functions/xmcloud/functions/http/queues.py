@@ -1,0 +1,45 @@
+"""/v1/queues"""
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from xmcloud.core.control import queues
+from xmcloud.core.models import QueueState
+from xmcloud.core.protocol import Jobs, NewQueue, Queues, QueueStatus
+from xmcloud.functions.http.common import Cursor, Limit, Name, Plane, answer
+
+router = APIRouter(prefix="/queues", tags=["queues"])
+
+
+@router.get("", response_model=Queues)
+async def list_queues(plane: Plane) -> Response:
+    """The highest priority first."""
+    return answer(await queues.list_queues(plane))
+
+
+@router.post("", status_code=201, response_model=QueueState)
+async def create_queue(plane: Plane, body: NewQueue) -> Response:
+    return answer(await queues.create_queue(plane, body), 201)
+
+
+@router.get("/{name}", response_model=QueueStatus)
+async def get_queue(plane: Plane, name: Name) -> Response:
+    return answer(await queues.queue_status(plane, name))
+
+
+@router.get("/{name}/jobs", response_model=Jobs)
+async def list_waiting(
+    plane: Plane, name: Name, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    """What waits, in order."""
+    return answer(await queues.queue_jobs(plane, name, limit, cursor))
+
+
+@router.post("/{name}/pause", response_model=QueueState)
+async def pause_queue(plane: Plane, name: Name) -> Response:
+    return answer(await queues.pause_queue(plane, name))
+
+
+@router.post("/{name}/resume", response_model=QueueState)
+async def resume_queue(plane: Plane, name: Name) -> Response:
+    return answer(await queues.resume_queue(plane, name))

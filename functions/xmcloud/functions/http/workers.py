@@ -1,0 +1,84 @@
+"""/v1/workers, /v1/sessions and /v1/messages: what workers speak."""
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from xmcloud.core.control import sessions, sync
+from xmcloud.core.models import Session
+from xmcloud.core.ports import Delivery, Message, Subscription
+from xmcloud.core.protocol import (
+    DeliveryRef,
+    Lease,
+    OpenSession,
+    Pull,
+    Pulled,
+    Sessions,
+    Settle,
+    SubscriptionRef,
+    Sync,
+    SyncAnswer,
+)
+from xmcloud.functions.http.common import Name, Plane, SessionId, answer
+
+router = APIRouter(tags=["workers"])
+
+
+@router.get("/workers", response_model=Sessions)
+async def list_workers(plane: Plane) -> Response:
+    """Open sessions."""
+    return answer(await sessions.list_sessions(plane))
+
+
+@router.post("/workers/{name}/sessions", status_code=201, response_model=Lease)
+async def open_session(plane: Plane, name: Name, body: OpenSession) -> Response:
+    """A worker starts. Attempts of an earlier session of that name are lost and run again."""
+    return answer(await sessions.open_session(plane, name, body), 201)
+
+
+@router.post("/sessions/{id}/sync", response_model=SyncAnswer)
+async def sync_session(plane: Plane, id: SessionId, body: Sync) -> Response:
+    """Reports, heartbeat and claim in one. 409 when the lease is over: nothing was taken then.
+
+    A report that names a stale fence is refused by itself, with a problem of status 409 in its
+    result, and changes nothing.
+    """
+    return answer(await sync.sync(plane, id, body))
+
+
+@router.post("/sessions/{id}/close", response_model=Session)
+async def close_session(plane: Plane, id: SessionId) -> Response:
+    """The worker leaves; what it still holds runs again elsewhere."""
+    return answer(await sessions.close_session(plane, id))
+
+
+@router.post("/messages/pull", response_model=Pulled)
+async def pull_messages(plane: Plane, body: Pull) -> Response:
+    """Permits and control messages, for workers that do not reach the queue themselves."""
+    wanted = [Subscription(ref.topic, ref.audience) for ref in body.subscriptions]
+    deliveries = await plane.queue.pull(wanted, body.limit, body.wait_seconds)
+    return answer(Pulled(deliveries=[_reference(delivery) for delivery in deliveries]))
+
+
+@router.post("/messages/settle", status_code=204)
+async def settle_messages(plane: Plane, body: Settle) -> Response:
+    deliveries = [_delivery(reference) for reference in body.deliveries]
+    if body.delay_seconds is None:
+        await plane.queue.acknowledge(deliveries)
+    else:
+        await plane.queue.release(deliveries, body.delay_seconds)
+    return Response(status_code=204)
+
+
+def _reference(delivery: Delivery) -> DeliveryRef:
+    subscription = delivery.subscription
+    return DeliveryRef(
+        subscription=SubscriptionRef(topic=subscription.topic, audience=subscription.audience),
+        audience=delivery.message.audience,
+        body=delivery.message.body,
+        receipt=delivery.receipt,
+    )
+
+
+def _delivery(reference: DeliveryRef) -> Delivery:
+    subscription = Subscription(reference.subscription.topic, reference.subscription.audience)
+    return Delivery(subscription, Message(reference.audience, reference.body), reference.receipt)
