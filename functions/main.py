@@ -1,5 +1,5 @@
 """What Cloud Functions serves; each name is an entry point."""
 
-from xmcloud.functions.entrypoints import api, sweep
+from xmcloud.functions.deployed import api, sweep
 
 __all__ = ["api", "sweep"]

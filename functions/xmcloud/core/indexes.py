@@ -2,8 +2,8 @@
 
 The declarations are Firestore's own file format, read by Terraform, by the Firestore adapter and
 by the SQLite adapter, which builds its indexes from them. Rules: Firestore's "Index types" page:
-equality filters alone are served by the automatic single-field indexes, everything with an order
-or a range over more than one field needs a composite index.
+equality filters alone are served by the automatic single-field indexes; an order over more than
+one field needs a composite index; a range is on the field that orders first.
 """
 
 import json
@@ -54,8 +54,10 @@ def declared() -> tuple[Index, ...]:
 @cache
 def _shape_is_served(query: Query) -> bool:
     fields = {f.field for f in query.where} | {name for name, _ in query.order}
-    ranged = any(f.operator != "==" for f in query.where)
-    if len(fields) <= 1 or not (query.order or ranged):
+    ranged = {f.field for f in query.where if f.operator != "=="}
+    if ranged and ranged != {name for name, _ in query.order[:1]}:
+        return False
+    if len(fields) <= 1 or not query.order:
         return True
     return any(index.serves(query) for index in declared())
 

@@ -20,23 +20,31 @@ from pydantic import (
     model_validator,
 )
 
-from xmcloud.core.names import Digest, EnvName, Id, Slug, Text, Title
+from xmcloud.core.names import Digest, EnvName, Id, Slug, Text, Title, unicode
 
 
 def sortable(time: datetime) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    """Text that sorts as the instants do; `time` is in UTC."""
+    return f"{time.isoformat(timespec='microseconds')[:26]}Z"
+
+
+def _utc(time: datetime) -> datetime:
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must lie in the years 1 to 9999 of UTC") from None
 
 
 Time = Annotated[
     AwareDatetime,
-    AfterValidator(lambda time: time.astimezone(UTC)),
+    AfterValidator(_utc),
     PlainSerializer(sortable, when_used="json"),
 ]
 """An instant in UTC; its text sorts as the instants do."""
 
 
 class Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def evolve(self, **changes: Any) -> Self:
         """A checked copy with some fields changed."""
@@ -94,16 +102,44 @@ class ReasonCode(StrEnum):
 
 
 class Reason(Model):
+    """Why something is as it is: a code for machines, a message for people."""
+
     code: ReasonCode
     message: Annotated[str, Field(max_length=4000)]
     exit_code: int | None = None
+
+
+NESTING_LIMIT = 100
+"""Arrays and objects inside one another: JSON parsers give up at about 200, ours included."""
+
+
+def _parts(value: JsonValue) -> list[JsonValue]:
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return value if isinstance(value, list) else []
+
+
+def _readable(value: JsonValue) -> JsonValue:
+    level = [value]
+    for _ in range(NESTING_LIMIT + 1):
+        for item in level:
+            if isinstance(item, str):
+                unicode(item)
+        level = [part for item in level for part in _parts(item)]
+        if not level:
+            return value
+    raise ValueError(f"must not be nested deeper than {NESTING_LIMIT} levels")
+
+
+Json = Annotated[JsonValue, AfterValidator(_readable)]
+"""Any JSON value that can be written and read again; its texts are as those of a process."""
 
 
 class Argument(Model):
     """One argument: a flag when it has a name, else positional. Values keep their JSON type."""
 
     name: Text | None = None
-    value: JsonValue = None
+    value: Json = None
 
 
 class Command(Model):
@@ -219,7 +255,7 @@ class Job(Model):
     failures: Annotated[int, Field(ge=0)] = 0
     losses: Annotated[int, Field(ge=0)] = 0
     stop: StopRequest | None = None
-    results: dict[str, JsonValue] = {}
+    results: dict[str, Json] = {}
     cloned_from: Id | None = None
     created_at: Time
     updated_at: Time

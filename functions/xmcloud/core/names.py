@@ -18,7 +18,8 @@ def _printable(text: str) -> str:
     return text
 
 
-def _unicode(text: str) -> str:
+def unicode(text: str) -> str:
+    """The text, if a process can receive it. Raises `ValueError`."""
     if "\0" in text:
         raise ValueError("must hold no NUL character: no process can receive it")
     if any(0xD800 <= ord(c) <= 0xDFFF for c in text):
@@ -29,7 +30,7 @@ def _unicode(text: str) -> str:
 Title = Annotated[str, StringConstraints(max_length=1000), AfterValidator(_printable)]
 """What people call things: any printable Unicode."""
 
-Text = Annotated[str, AfterValidator(_unicode)]
+Text = Annotated[str, AfterValidator(unicode)]
 """What a process receives: any Unicode without NUL."""
 
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?$")]

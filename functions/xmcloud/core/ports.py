@@ -12,6 +12,12 @@ Operator = Literal["==", "<", "<=", ">", ">="]
 Direction = Literal["asc", "desc"]
 Version = str
 
+WRITES_LIMIT = 500
+"""Writes in one call of a store."""
+
+COMMIT_LIMIT = 3 * 1024 * 1024
+"""Bytes of the documents in one commit. Firestore takes requests of 10 MiB, its emulator of 4."""
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -53,9 +59,11 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A filtered, ordered slice of one collection. Ties are broken by id, ascending.
+    """A filtered, ordered slice of one collection. Ties are broken by id.
 
-    Every field of `order` exists in every document that matches. `after` is the cursor of an
+    The ids go in the direction of the last field of `order` (ascending without one), which is
+    what an index of Firestore holds. Every field of `order` exists in every document that
+    matches. `after` is the cursor of an
     earlier page of the same query.
     """
 
@@ -64,6 +72,10 @@ class Query:
     order: tuple[tuple[str, Direction], ...] = ()
     limit: int = 100
     after: str | None = None
+
+    @property
+    def id_direction(self) -> Direction:
+        return self.order[-1][1] if self.order else "asc"
 
     def page(self, limit: int, after: str | None) -> "Query":
         return replace(self, limit=limit, after=after)
@@ -102,14 +114,15 @@ class Store(Protocol):
     async def commit(self, writes: Sequence[Write]) -> list[Version]:
         """All the writes or none. Raises `PreconditionFailed` when one does not hold.
 
-        Durable when it returns. At most 500 writes of 8 MiB together; each document once.
+        Durable when it returns. At most `WRITES_LIMIT` writes, each document once; raises
+        `TooLarge` above `COMMIT_LIMIT` bytes.
         """
 
     async def apply(self, writes: Sequence[Write]) -> list[Version | None]:
         """Each write by itself; None in place of one whose precondition did not hold.
 
         For independent changes: others may be seen before the call returns, and a crash may
-        leave a part of them done. At most 500 writes; each document once.
+        leave a part of them done. At most `WRITES_LIMIT` writes, each document once.
         """
 
     async def close(self) -> None:
@@ -154,7 +167,8 @@ class Consumer(Protocol):
         """Up to `limit` deliveries, earlier subscriptions first; returns with the first to arrive.
 
         Waits at most `wait` seconds (0: what is there now) and then returns an empty list. A
-        message for another audience is never returned. Waiting costs no store operation.
+        message for another audience is never returned. Waiting costs no store operation. Raises
+        `NotFound` for a subscription that was not made.
         """
 
     async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
@@ -164,7 +178,7 @@ class Consumer(Protocol):
         """Gives the messages back; they come again after about `delay` seconds (0 to 600)."""
 
     async def close(self) -> None:
-        """Ends pulls under way and releases connections."""
+        """Ends pulls under way and releases connections; again, it does nothing."""
 
 
 class Queue(Consumer, Protocol):
@@ -203,6 +217,9 @@ class Blobs(Protocol):
 
     async def delete(self, prefix: str) -> None:
         """Removes every blob whose key begins with `prefix`; idempotent."""
+
+    async def close(self) -> None:
+        """Releases connections."""
 
 
 class Clock(Protocol):

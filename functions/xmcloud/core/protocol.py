@@ -5,7 +5,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Base64Bytes, Field, JsonValue
+from pydantic import Base64Bytes, Field
 
 from xmcloud.core.errors import InvalidInput, XmcloudError
 from xmcloud.core.models import (
@@ -13,6 +13,7 @@ from xmcloud.core.models import (
     Job,
     JobSpec,
     JobState,
+    Json,
     Model,
     Outcome,
     QueueState,
@@ -56,11 +57,15 @@ class Problem(Model):
 
 
 class Health(Model):
+    """That the control plane answers."""
+
     status: Literal["ok"] = "ok"
     version: str
 
 
 class NewExperiment(Model):
+    """What an experiment is called, and whose it is."""
+
     title: Title
     creator: Title = "unknown"
     tags: Annotated[tuple[Title, ...], Field(max_length=50)] = ()
@@ -68,18 +73,24 @@ class NewExperiment(Model):
 
 
 class NewJob(Model):
+    """A job to be made."""
+
     name: Title
     spec: JobSpec
     queue: Slug | None = Field("default", description="Where it waits; null makes a draft.")
 
 
 class NewUnit(Model):
+    """What runs together, with a number of its own."""
+
     jobs: Annotated[tuple[NewJob, ...], Field(min_length=1, max_length=1)] = Field(
         description="The jobs of the unit."
     )
 
 
 class NewUnits(Model):
+    """Units to be added to an experiment, in order."""
+
     units: Annotated[tuple[NewUnit, ...], Field(min_length=1, max_length=BATCH_LIMIT)]
 
 
@@ -133,9 +144,11 @@ class EditJob(Model):
 
 
 class CloneExperiment(Model):
+    """What the copy is called, and the flags that differ in it."""
+
     title: Title | None = None
     creator: Title = "unknown"
-    arguments: dict[str, JsonValue] = Field(
+    arguments: dict[str, Json] = Field(
         {}, description="Flags whose value replaces that of the original.", examples=[{"lr": 0.01}]
     )
 
@@ -147,10 +160,14 @@ class Act(Model):
 
 
 class Enqueue(Act):
+    """In which queue it waits, and who asks."""
+
     queue: Slug = "default"
 
 
 class Stop(Act):
+    """Why and as what a job ends."""
+
     message: Annotated[str, Field(max_length=1000)] = ""
     outcome: Literal[Outcome.STOPPED, Outcome.FAILED, Outcome.COMPLETED] = Outcome.STOPPED
 
@@ -163,6 +180,8 @@ class Move(Act):
 
 
 class NewQueue(Model):
+    """A queue to be made; a higher priority is shown first."""
+
     name: Slug
     priority: Annotated[int, Field(ge=0, le=1000)] = 50
 
@@ -176,6 +195,8 @@ class QueueStatus(Model):
 
 
 class Queues(Model):
+    """All queues, the highest priority first."""
+
     queues: list[QueueStatus]
 
 
@@ -203,6 +224,8 @@ class Lease(Model):
 
 
 class Started(Model):
+    """The process of an attempt runs."""
+
     event: Literal["started"] = "started"
     job_id: Id
     fence: Annotated[int, Field(ge=1)]
@@ -220,12 +243,14 @@ class Output(Model):
 
 
 class Finished(Model):
+    """How an attempt ended."""
+
     event: Literal["finished"] = "finished"
     job_id: Id
     fence: Annotated[int, Field(ge=1)]
     outcome: Outcome
     reason: Reason
-    results: dict[str, JsonValue] = {}
+    results: dict[str, Json] = {}
 
 
 Report = Annotated[Started | Output | Finished, Field(discriminator="event")]
@@ -241,12 +266,24 @@ class Claim(Model):
     resources: Resources = Field({}, description="What is free of the worker's resources.")
 
 
+class AttemptRef(Model):
+    """An attempt, by its job and fence."""
+
+    job_id: Id
+    fence: Annotated[int, Field(ge=1)]
+
+
 class Sync(Model):
     """One exchange between a worker and the control plane: news, a heartbeat and a request."""
 
     reports: Annotated[tuple[Report, ...], Field(max_length=500)] = ()
     claim: Claim | None = None
     watch_stops: bool = Field(False, description="Ask which running jobs are to be stopped.")
+    known: Annotated[tuple[AttemptRef, ...], Field(max_length=1000)] | None = Field(
+        None,
+        description="After an answer got lost: the attempts the worker knows of. "
+        "What it holds besides comes again in `jobs`.",
+    )
 
 
 class ReportResult(Model):
@@ -270,12 +307,16 @@ class QueueAnswer(Model):
 
 
 class StopOrder(Model):
+    """An attempt of this worker that is to be stopped."""
+
     job_id: Id
     fence: int
     message: str
 
 
 class SyncAnswer(Model):
+    """What became of the reports, until when the lease holds, and what to do."""
+
     lease_expires_at: Time
     results: list[ReportResult] = []
     jobs: list[Job] = Field([], description="Claimed: state starting, the fence in `fence`.")
@@ -284,10 +325,14 @@ class SyncAnswer(Model):
 
 
 class Sessions(Model):
+    """Worker sessions that are open."""
+
     sessions: list[Session]
 
 
 class SubscriptionRef(Model):
+    """One audience's copy of a topic."""
+
     topic: Slug
     audience: Slug
 
@@ -301,6 +346,8 @@ class Pull(Model):
 
 
 class DeliveryRef(Model):
+    """One delivery of a message; its receipt settles it."""
+
     subscription: SubscriptionRef
     audience: Slug | Literal[""] = ""
     body: Annotated[str, Field(max_length=1000)] = ""
@@ -308,6 +355,8 @@ class DeliveryRef(Model):
 
 
 class Pulled(Model):
+    """What was there, or came first."""
+
     deliveries: list[DeliveryRef]
 
 

@@ -28,7 +28,7 @@ class _Mounted(Response):
 
 @cache
 def service() -> Service:
-    """The one of this process, made on first use: inside the event loop."""
+    """The one of this process, made on first use. Raises `XmcloudError`."""
     return build_service()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from xmcloud.core.errors import InvalidInput, NotFound, StorageFull
+from xmcloud.core.errors import InvalidInput, NotFound, StorageFull, Unavailable
 
 _PART = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+\Z")
 _PREFIX_END = re.compile(r"[A-Za-z0-9._-]*\Z")
@@ -18,12 +18,16 @@ _TEMPORARY = "~new"
 
 
 @contextmanager
-def _full_disk_explained(root: Path) -> Iterator[None]:
+def _explained(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageFull(str(root)) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO):
+            raise Unavailable(
+                f"{error.filename or root}: {error.strerror}.", "Check the folder's permissions."
+            ) from error
         raise
 
 
@@ -53,7 +57,8 @@ def _make_folder(folder: Path) -> None:
     """Durable, with its parents."""
     if not folder.is_dir():
         _make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
         _sync_folder(folder.parent)
 
 
@@ -66,19 +71,22 @@ def _write(path: Path, data: bytes) -> None:
 
 def _move(new: Path, path: Path) -> None:
     while True:
-        _make_folder(path.parent)
         try:
+            _make_folder(path.parent)
             new.replace(path)
         except FileNotFoundError:  # a delete removed the folder, which was empty
-            continue
+            if new.exists():
+                continue
+            raise
+        break
+    with suppress(FileNotFoundError):  # deleted meanwhile
         _sync_folder(path.parent)
-        return
 
 
 def _put(root: Path, key: str, data: bytes) -> None:
     path = _path(root, key)
     new = root / _TEMPORARY / uuid.uuid4().hex
-    with _full_disk_explained(root):
+    with _explained(root):
         try:
             _write(new, data)
             _move(new, path)
@@ -93,7 +101,7 @@ def _put(root: Path, key: str, data: bytes) -> None:
 def _get(root: Path, key: str, start: int, end: int | None) -> bytes:
     path = _path(root, key)
     try:
-        with path.open("rb") as file:
+        with _explained(root), path.open("rb") as file:
             file.seek(start)
             return file.read() if end is None else file.read(max(0, end - start))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
@@ -132,10 +140,10 @@ class FileBlobs:
     """`Blobs` as one file a key, named by it."""
 
     def __init__(self, root: Path) -> None:
-        """Raises `StorageFull`."""
+        """Raises `StorageFull` or `Unavailable`."""
         self._root = root
-        with _full_disk_explained(root):
-            (root / _TEMPORARY).mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _explained(root):
+            _make_folder(root / _TEMPORARY)
 
     async def put(self, key: str, data: bytes) -> None:
         """Raises `InvalidInput` for a key that is no path, or that other keys take for a folder."""
@@ -149,3 +157,6 @@ class FileBlobs:
 
     async def delete(self, prefix: str) -> None:
         await asyncio.to_thread(_delete, self._root, prefix)
+
+    async def close(self) -> None:
+        """Nothing is held open between calls."""

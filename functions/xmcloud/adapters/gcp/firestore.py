@@ -1,27 +1,28 @@
 """Documents in Firestore, one RPC a call."""
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import grpc
 from google.api_core import exceptions
 from google.api_core.retry import AsyncRetry, if_exception_type
 from google.cloud.firestore_v1 import types
-from google.cloud.firestore_v1.field_path import FieldPath
 from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
 from google.cloud.firestore_v1.services.firestore.transports import (
     FirestoreGrpcAsyncIOTransport,
 )
-from pydantic import JsonValue
 
+from xmcloud.adapters import Observe, unobserved
+from xmcloud.adapters.gcp import firestore_codec as codec
 from xmcloud.adapters.gcp.failures import TRANSIENT, translated
 from xmcloud.core import cursors
+from xmcloud.core.errors import TooLarge
 from xmcloud.core.indexes import require_index
 from xmcloud.core.ports import (
+    COMMIT_LIMIT,
+    WRITES_LIMIT,
     Document,
-    JsonObject,
-    Operator,
     Page,
     PreconditionFailed,
     Query,
@@ -34,7 +35,7 @@ _CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
 ]
-_READS_BILLED_PER_COUNTED = 1000
+_COUNTED_PER_READ = 1000
 _CONTENTION = AsyncRetry(
     predicate=if_exception_type(exceptions.Aborted),
     initial=0.02,
@@ -62,25 +63,7 @@ _RETRIED_CODES = {
     )
 }
 _OK = grpc.StatusCode.OK.value[0]
-_OPERATORS: dict[Operator, int] = {
-    "==": types.StructuredQuery.FieldFilter.Operator.EQUAL,
-    "<": types.StructuredQuery.FieldFilter.Operator.LESS_THAN,
-    "<=": types.StructuredQuery.FieldFilter.Operator.LESS_THAN_OR_EQUAL,
-    ">": types.StructuredQuery.FieldFilter.Operator.GREATER_THAN,
-    ">=": types.StructuredQuery.FieldFilter.Operator.GREATER_THAN_OR_EQUAL,
-}
-_DIRECTIONS = {
-    "asc": types.StructuredQuery.Direction.ASCENDING,
-    "desc": types.StructuredQuery.Direction.DESCENDING,
-}
-
 _T = TypeVar("_T")
-
-# The bare protocol buffers: their proto-plus wrappers cost more than the rest of a call.
-_Value = types.Value.pb()
-_Document = types.Document.pb()
-_Write = types.Write.pb()
-_Query = types.StructuredQuery.pb()
 
 
 class FirestoreStore:
@@ -99,13 +82,13 @@ class FirestoreStore:
     def __init__(
         self,
         project: str,
-        observe: Callable[[str, int], None] | None = None,
+        observe: Observe = unobserved,
         *,
         deadline: float = 10.0,
     ) -> None:
         self._database = f"projects/{project}/databases/(default)"
         self._documents = f"{self._database}/documents"
-        self._observe = observe or (lambda kind, count: None)
+        self._observe = observe
         self._deadline = deadline
         metadata = [("google-cloud-resource-prefix", self._database)]
         if os.environ.get("FIRESTORE_EMULATOR_HOST"):
@@ -124,13 +107,13 @@ class FirestoreStore:
         request = _request(
             types.BatchGetDocumentsRequest,
             database=self._database,
-            documents=[self._name(collection, id) for id in unique],
+            documents=[f"{self._documents}/{collection}/{id}" for id in unique],
         )
         found = {
             document.id: document
             for answer in await self._stream("batch_get_documents", request)
             if answer.HasField("found")
-            for document in [_document(answer.found)]
+            for document in [codec.document(answer.found)]
         }
         self._observe("read", len(unique))
         return [found.get(id) for id in ids]
@@ -139,10 +122,12 @@ class FirestoreStore:
         """Asks for one document more than the page has, to know whether any follow."""
         require_index(query)
         request = _request(
-            types.RunQueryRequest, parent=self._documents, structured_query=self._structured(query)
+            types.RunQueryRequest,
+            parent=self._documents,
+            structured_query=codec.page(self._documents, query),
         )
         answers = await self._stream("run_query", request)
-        documents = [_document(answer.document) for answer in answers if answer.document.name]
+        documents = [codec.document(answer.document) for answer in answers if answer.document.name]
         self._observe("read", max(1, len(documents)))
         page = documents[: query.limit]
         more = len(documents) > query.limit
@@ -151,7 +136,7 @@ class FirestoreStore:
     async def count(self, query: Query) -> int:
         require_index(query)
         aggregation = types.StructuredAggregationQuery.pb()(
-            structured_query=_Query(**_selection(query)),
+            structured_query=codec.everything(query),
             aggregations=[{"alias": "n", "count": {}}],
         )
         request = _request(
@@ -161,17 +146,18 @@ class FirestoreStore:
         )
         answers = await self._stream("run_aggregation_query", request)
         total: int = sum(answer.result.aggregate_fields["n"].integer_value for answer in answers)
-        self._observe("read", max(1, -(-total // _READS_BILLED_PER_COUNTED)))
+        self._observe("read", max(1, -(-total // _COUNTED_PER_READ)))
         return total
 
     async def commit(self, writes: Sequence[Write]) -> list[Version]:
-        if not writes:
+        """Raises `InvalidInput` and `TooLarge` too, before anything is sent."""
+        changes = self._changes(writes)
+        if not changes:
             return []
-        request = _request(
-            types.CommitRequest,
-            database=self._database,
-            writes=[self._write(write) for write in writes],
-        )
+        size = sum(change.ByteSize() for change in changes)
+        if size > COMMIT_LIMIT:
+            raise TooLarge("A commit", size, COMMIT_LIMIT)
+        request = _request(types.CommitRequest, database=self._database, writes=changes)
         lost: tuple[type[Exception], ...] = _LOST
         if any(write.version for write in writes):
             lost = (*lost, exceptions.NotFound)
@@ -180,34 +166,41 @@ class FirestoreStore:
         except lost as error:
             raise PreconditionFailed(str(error)) from error
         self._observe("write", len(writes))
-        return [_version(result.update_time) for result in answer.write_results]
+        return [codec.version(result.update_time) for result in answer.write_results]
 
     async def apply(self, writes: Sequence[Write]) -> list[Version | None]:
+        """Raises `InvalidInput` and `TooLarge` too, before anything is sent."""
+        versions: list[Version | None] = []
+        for batch in _batches(self._changes(writes)):
+            written = await self._apply_batch(batch)
+            self._observe("write", sum(version is not None for version in written))
+            versions += written
+        return versions
+
+    async def _apply_batch(self, changes: Sequence[Any]) -> list[Version | None]:
         versions: dict[int, Version | None] = {}
 
         async def write_the_rest() -> None:
-            rest = [i for i in range(len(writes)) if i not in versions]
+            rest = [i for i in range(len(changes)) if i not in versions]
             request = _request(
                 types.BatchWriteRequest,
                 database=self._database,
-                writes=[self._write(writes[i]) for i in rest],
+                writes=[changes[i] for i in rest],
             )
             answer = await self._call("batch_write", request)
             for i, status, result in zip(rest, answer.status, answer.write_results, strict=True):
                 if status.code == _OK:
-                    versions[i] = _version(result.update_time)
+                    versions[i] = codec.version(result.update_time)
                 elif status.code in _LOST_CODES:
                     versions[i] = None
                 elif status.code not in _RETRIED_CODES:
                     raise exceptions.from_grpc_status(status.code, status.message)
-            if len(versions) < len(writes):
+            if len(versions) < len(changes):
                 raise exceptions.Aborted("some writes met others")
 
-        if writes:
-            with translated("Firestore"):
-                await _CONTENTION(write_the_rest)()
-        self._observe("write", sum(version is not None for version in versions.values()))
-        return [versions[i] for i in range(len(writes))]
+        with translated("Firestore"):
+            await _CONTENTION(write_the_rest)()
+        return [versions[i] for i in range(len(changes))]
 
     async def close(self) -> None:
         if self._api is not None:
@@ -245,34 +238,10 @@ class FirestoreStore:
             )
         return self._api
 
-    def _name(self, collection: str, id: str) -> str:
-        return f"{self._documents}/{collection}/{id}"
-
-    def _write(self, write: Write) -> Any:
-        precondition: dict[str, Any] = {"exists": False}
-        if write.version is not None:
-            seconds, nanos = write.version.split(".")
-            precondition = {"update_time": {"seconds": int(seconds), "nanos": int(nanos)}}
-        return _Write(
-            update=_Document(name=self._name(write.collection, write.id), fields=_map(write.data)),
-            current_document=precondition,
-        )
-
-    def _structured(self, query: Query) -> Any:
-        order = [(_field(name), _DIRECTIONS[direction]) for name, direction in query.order]
-        order.append(({"field_path": "__name__"}, _DIRECTIONS["asc"]))
-        structured = _Query(
-            **_selection(query),
-            order_by=[{"field": field, "direction": direction} for field, direction in order],
-            limit={"value": query.limit + 1},
-        )
-        position = cursors.decode(query)
-        if position is not None:
-            values, id = position
-            last = _Value(reference_value=self._name(query.collection, id))
-            structured.start_at.values.extend([*map(_value, values), last])
-            structured.start_at.before = False
-        return structured
+    def _changes(self, writes: Sequence[Write]) -> list[Any]:
+        if len(writes) > WRITES_LIMIT or len({(w.collection, w.id) for w in writes}) < len(writes):
+            raise ValueError(f"at most {WRITES_LIMIT} writes, each document once")
+        return [codec.change(self._documents, write) for write in writes]
 
 
 def _channel() -> grpc.aio.Channel:
@@ -286,71 +255,15 @@ def _request(kind: Any, **fields: Any) -> Any:
     return kind.wrap(kind.pb()(**fields))
 
 
-def _selection(query: Query) -> dict[str, Any]:
-    """The part of a structured query that decides which documents match."""
-    filters = [
-        {
-            "field_filter": {
-                "field": _field(item.field),
-                "op": _OPERATORS[item.operator],
-                "value": _value(item.value),
-            }
-        }
-        for item in query.where
-    ]
-    selection: dict[str, Any] = {"from_": [{"collection_id": query.collection}]}
-    if filters:
-        selection["where"] = {"composite_filter": {"op": "AND", "filters": filters}}
-    return selection
-
-
-def _field(name: str) -> dict[str, str]:
-    return {"field_path": FieldPath(name).to_api_repr()}
-
-
-def _document(document: Any) -> Document:
-    return Document(
-        document.name.rpartition("/")[2],
-        {name: _json(value) for name, value in document.fields.items()},
-        _version(document.update_time),
-    )
-
-
-def _version(update_time: Any) -> Version:
-    return f"{update_time.seconds}.{update_time.nanos:09}"
-
-
-def _map(data: JsonObject) -> dict[str, Any]:
-    return {name: _value(value) for name, value in data.items()}
-
-
-def _value(value: JsonValue) -> Any:
-    match value:
-        case None:
-            return _Value(null_value=0)
-        case bool():
-            return _Value(boolean_value=value)
-        case int():
-            return _Value(integer_value=value)
-        case float():
-            return _Value(double_value=value)
-        case str():
-            return _Value(string_value=value)
-        case list():
-            return _Value(array_value={"values": [_value(item) for item in value]})
-        case dict():
-            return _Value(map_value={"fields": _map(value)})
-
-
-def _json(value: Any) -> JsonValue:
-    kind = value.WhichOneof("value_type")
-    match kind:
-        case "null_value":
-            return None
-        case "array_value":
-            return [_json(item) for item in value.array_value.values]
-        case "map_value":
-            return {name: _json(item) for name, item in value.map_value.fields.items()}
-        case _:
-            plain: JsonValue = getattr(value, kind)
-            return plain
+def _batches(changes: Sequence[Any]) -> Iterator[list[Any]]:
+    """Slices that each fit into one request."""
+    batch: list[Any] = []
+    size = 0
+    for change in changes:
+        size += change.ByteSize()
+        if size > COMMIT_LIMIT:
+            yield batch
+            batch, size = [], change.ByteSize()
+        batch.append(change)
+    if batch:
+        yield batch

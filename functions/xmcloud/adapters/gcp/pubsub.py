@@ -1,4 +1,4 @@
-"""Permits through Pub/Sub: unary pulls that stay outstanding between calls."""
+"""Permits through Pub/Sub."""
 
 import asyncio
 import hashlib
@@ -6,22 +6,23 @@ import math
 import os
 import re
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import grpc
 from google.api_core import exceptions
 from google.api_core.retry import AsyncRetry, if_exception_type
-from google.protobuf.duration_pb2 import Duration
 from google.pubsub_v1 import types
 from google.pubsub_v1.services.publisher import PublisherAsyncClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOTransport
 from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
 
+from xmcloud.adapters import Observe, unobserved
 from xmcloud.adapters.gcp.failures import TRANSIENT, translated
+from xmcloud.adapters.gcp.pulls import HEAD_START, Pull, Pulls
 from xmcloud.core.errors import NotFound, Unavailable
 from xmcloud.core.ports import Delivery, Message, Subscription
 
@@ -29,9 +30,7 @@ CONTROL_TOPIC = "control"
 _ACK_DEADLINE = 60
 _BATCH = 1000
 _PULL_TIMEOUT = 120.0
-_HOUR, _DAY = 3600, 86_400
-# How long a new pull has to answer before later subscriptions are asked and believed.
-_HEAD_START = 0.2
+_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 _CHECKED_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
 _CHANNEL_OPTIONS = [
     ("grpc.keepalive_time_ms", 30_000),
@@ -42,22 +41,8 @@ _CHANNEL_OPTIONS = [
 _T = TypeVar("_T")
 
 
-@dataclass(eq=False, slots=True)
-class _Pull:
-    """A pull under way at the server, whether or not somebody waits for it."""
-
-    subscription: Subscription
-    started: float
-    task: asyncio.Task[list[Any]]
-
-
 class PubSubQueue:
     """The `Queue` port on Pub/Sub.
-
-    A cancelled pull may have taken a message at the server already, which would then come
-    again only after the acknowledgement deadline. So no pull is cancelled before `close`: one
-    that its caller no longer waits for is handed to the next caller, and if a message comes
-    first, that is given back at once.
 
     Subscriptions have no retry policy: its shortest backoff would delay a release without
     delay by ten seconds and more. The delay of a release is the backoff.
@@ -68,12 +53,12 @@ class PubSubQueue:
     def __init__(
         self,
         project: str,
-        observe: Callable[[str, int], None] | None = None,
+        observe: Observe = unobserved,
         *,
         deadline: float = 10.0,
     ) -> None:
         self._project = f"projects/{project}"
-        self._observe = observe or (lambda kind, count: None)
+        self._observe = observe
         self._retry = AsyncRetry(
             predicate=if_exception_type(exceptions.Aborted, *TRANSIENT),
             initial=0.05,
@@ -83,8 +68,10 @@ class PubSubQueue:
         )
         self._once: dict[str, Any] = {"retry": None, "timeout": deadline}
         self._api: tuple[PublisherAsyncClient, SubscriberAsyncClient] | None = None
-        self._idle: defaultdict[Subscription, list[_Pull]] = defaultdict(list)
+        self._channel: grpc.aio.Channel | None = None
+        self._pulls = Pulls(self._pull, self._give_back)
         self._background: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     async def subscribe(self, subscriptions: Sequence[Subscription]) -> None:
         await asyncio.gather(*map(self._subscribe, subscriptions))
@@ -112,12 +99,13 @@ class PubSubQueue:
         A new pull has a moment to answer even if `wait` is 0.
         """
         clock = asyncio.get_running_loop().time
-        until = clock() + max(wait, _HEAD_START)
-        while True:
-            ended = await self._first(subscriptions, limit, until)
+        until = clock() + max(wait, HEAD_START)
+        while not self._closed:
+            ended = await self._pulls.first(subscriptions, limit, until)
             deliveries = self._accept(ended, limit)
             if deliveries or clock() >= until:
                 return deliveries
+        return []
 
     async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         await self._settle(deliveries, None)
@@ -126,14 +114,13 @@ class PubSubQueue:
         await self._settle(deliveries, min(600, math.ceil(delay)))
 
     async def close(self) -> None:
-        pulls = [pull for pulls in self._idle.values() for pull in pulls]
-        self._idle.clear()
-        for pull in pulls:
-            pull.task.cancel()
-        await asyncio.gather(*(pull.task for pull in pulls), return_exceptions=True)
+        self._closed = True
+        await self._pulls.cancel()
         await asyncio.gather(*self._background)
-        if self._api is not None:
-            await self._api[0].transport.close()
+        if self._channel is not None:
+            channel, self._channel = self._channel, None
+            await _settled(channel)
+            await channel.close()
 
     async def _subscribe(self, subscription: Subscription) -> None:
         _, subscriber = self._clients()
@@ -157,44 +144,6 @@ class PubSubQueue:
         with suppress(exceptions.NotFound):
             await self._call(subscriber.delete_subscription, request)
 
-    async def _first(
-        self, subscriptions: Sequence[Subscription], limit: int, until: float
-    ) -> list[_Pull]:
-        """The pulls that have ended once one has, or at `until`, in the order asked for."""
-        pulls = {each: pull for each in subscriptions if (pull := self._resume(each))}
-        try:
-            await self._race(pulls, subscriptions, limit, until)
-            done = [each for each in subscriptions if each in pulls and pulls[each].task.done()]
-            return [pulls.pop(each) for each in done]
-        finally:
-            self._leave(pulls.values())
-
-    async def _race(
-        self,
-        pulls: dict[Subscription, _Pull],
-        subscriptions: Sequence[Subscription],
-        limit: int,
-        until: float,
-    ) -> None:
-        """Starts the missing pulls one after the other: a later one seldom asks in vain."""
-        clock = asyncio.get_running_loop().time
-        tasks = []
-        for subscription in subscriptions:
-            if subscription not in pulls:
-                pulls[subscription] = self._start(subscription, limit)
-            pull = pulls[subscription]
-            tasks.append(pull.task)
-            if await _any_done(tasks, pull.started + _HEAD_START - clock()):
-                return
-        await _any_done(tasks, until - clock())
-
-    def _start(self, subscription: Subscription, limit: int) -> _Pull:
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(self._pull(subscription, limit))
-        pull = _Pull(subscription, loop.time(), task)
-        task.add_done_callback(lambda _: self._ended(pull))
-        return pull
-
     async def _pull(self, subscription: Subscription, limit: int) -> list[Any]:
         _, subscriber = self._clients()
         request = types.PullRequest(subscription=self._name(subscription), max_messages=limit)
@@ -207,32 +156,16 @@ class PubSubQueue:
             raise NotFound("subscription", where, "Subscribe first.") from error
         return list(types.PullResponse.pb(answer).received_messages)
 
-    def _resume(self, subscription: Subscription) -> _Pull | None:
-        for pull in self._idle[subscription]:
-            if not pull.task.done():
-                self._idle[subscription].remove(pull)
-                return pull
-        return None
+    def _give_back(self, pull: Pull[Any]) -> None:
+        self._later(self.release(self._own(pull), 0))
 
-    def _leave(self, pulls: Iterable[_Pull]) -> None:
-        for pull in pulls:
-            self._idle[pull.subscription].append(pull)
-            if pull.task.done():
-                self._ended(pull)
-
-    def _ended(self, pull: _Pull) -> None:
-        """Gives back what came for nobody."""
-        if pull in self._idle[pull.subscription]:
-            self._idle[pull.subscription].remove(pull)
-            if not pull.task.cancelled() and pull.task.exception() is None:
-                self._later(self.release(self._own(pull), 0))
-
-    def _accept(self, ended: Sequence[_Pull], limit: int) -> list[Delivery]:
+    def _accept(self, ended: Sequence[Pull[Any]], limit: int) -> list[Delivery]:
         """Up to `limit` deliveries; gives the others back at once."""
-        failures = [error for pull in ended if (error := pull.task.exception())]
+        answered = [pull for pull in ended if not pull.task.cancelled()]
+        failures = [error for pull in answered if (error := pull.task.exception())]
         own = [
             delivery
-            for pull in ended
+            for pull in answered
             if pull.task.exception() is None
             for delivery in self._own(pull)
         ]
@@ -241,10 +174,12 @@ class PubSubQueue:
                 raise failures[0]
         if len(own) > limit:
             self._later(self.release(own[limit:], 0))
-        self._observe("pull", len(own[:limit]))
-        return own[:limit]
+        kept = own[:limit]
+        if kept:
+            self._observe("pull", len(kept))
+        return kept
 
-    def _own(self, pull: _Pull) -> list[Delivery]:
+    def _own(self, pull: Pull[Any]) -> list[Delivery]:
         """What is for this audience; forgets the rest, which the emulator does not filter."""
         own: list[Delivery] = []
         foreign: list[Delivery] = []
@@ -298,7 +233,7 @@ class PubSubQueue:
 
     def _clients(self) -> tuple[PublisherAsyncClient, SubscriberAsyncClient]:
         if self._api is None:
-            channel = _channel()
+            self._channel = channel = _channel()
             self._api = (
                 PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=channel)),
                 SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=channel)),
@@ -320,6 +255,16 @@ def _channel() -> grpc.aio.Channel:
     return SubscriberGrpcAsyncIOTransport.create_channel(options=_CHANNEL_OPTIONS)
 
 
+async def _settled(channel: grpc.aio.Channel) -> None:
+    """Returns when the loop has been told of the end of all cancelled calls.
+
+    gRPC tells it later, and wants it still open then. A call without time ends here, after them.
+    """
+    nothing: Any = channel.unary_unary("/nothing")
+    with suppress(grpc.aio.AioRpcError):
+        await nothing(b"", timeout=0)
+
+
 def _description(name: str, topic: str, subscription: Subscription) -> types.Subscription:
     """Permits wait for seven days in a subscription that never expires; control hints an hour.
 
@@ -332,8 +277,8 @@ def _description(name: str, topic: str, subscription: Subscription) -> types.Sub
         topic=topic,
         filter=f'attributes.audience = "{audience}" OR NOT attributes:audience',
         ack_deadline_seconds=_ACK_DEADLINE,
-        message_retention_duration=Duration(seconds=_HOUR if control else 7 * _DAY),
-        expiration_policy=types.ExpirationPolicy(ttl=Duration(seconds=_DAY) if control else None),
+        message_retention_duration=_HOUR if control else 7 * _DAY,
+        expiration_policy=types.ExpirationPolicy(ttl=_DAY if control else None),
     )
 
 
@@ -347,11 +292,6 @@ def _token(name: str) -> str:
     if _CHECKED_NAME.fullmatch(name):
         return name
     return f"~{hashlib.sha256(name.encode()).hexdigest()[:32]}"
-
-
-async def _any_done(tasks: Sequence[asyncio.Task[Any]], within: float) -> bool:
-    done, _ = await asyncio.wait(tasks, timeout=max(0, within), return_when=asyncio.FIRST_COMPLETED)
-    return bool(done)
 
 
 def _batches(items: Sequence[_T]) -> Iterator[Sequence[_T]]:

@@ -9,13 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import requests
 from google.api_core import exceptions
-from google.cloud.storage import Bucket, Client  # type: ignore[import-untyped]
-from google.cloud.storage.retry import DEFAULT_RETRY  # type: ignore[import-untyped]
+from google.cloud.storage import Bucket, Client
+from google.cloud.storage.retry import DEFAULT_RETRY
 
 from xmcloud.adapters.gcp.failures import translated
-from xmcloud.core.errors import InvalidInput, NotFound, Unavailable
+from xmcloud.core.errors import InvalidInput, NotFound
 
 _PART = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+\Z")
 _PREFIX_END = re.compile(r"[A-Za-z0-9._-]*\Z")
@@ -55,6 +54,11 @@ class GcsBlobs:
         """Raises `InvalidInput`, `Unavailable`, and `NotFound` if the bucket is missing."""
         _check_prefix(prefix)
         await asyncio.to_thread(self._delete, prefix)
+
+    async def close(self) -> None:
+        """Releases connections; the blobs are not used afterwards."""
+        if self._opened is not None:
+            self._opened.client.close()
 
     def _put(self, key: str, data: bytes) -> None:
         with self._failures("bucket", self._bucket_name):
@@ -102,7 +106,7 @@ class GcsBlobs:
                 bucket = client.bucket(self._bucket_name)
                 if os.environ.get("STORAGE_EMULATOR_HOST"):
                     with suppress(exceptions.Conflict):
-                        client.create_bucket(bucket)
+                        client.create_bucket(bucket, **self._options)
                 self._opened = bucket
             return self._opened
 
@@ -113,10 +117,6 @@ class GcsBlobs:
                 yield
         except exceptions.NotFound as error:
             raise NotFound(kind, id) from error
-        except requests.RequestException as error:
-            raise Unavailable(
-                f"Cloud Storage does not answer: {error}.", "Try again later."
-            ) from error
 
 
 def _check_key(key: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +43,22 @@ class _Outcome:
             answer.set_exception(self.error)
 
 
+def _patiently(attempt: Callable[[], T]) -> T:
+    """Again while another process changes the same new file to WAL, for which SQLite won't wait."""
+    end = time.monotonic() + _PATIENCE / 1000
+    while True:
+        try:
+            return attempt()
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+
+
 class Database:
     """Short statements run on the event loop, the sync of a commit and bulk work in threads.
 
@@ -62,21 +79,23 @@ class Database:
         self._threads = ThreadPoolExecutor(1, "sqlite-write"), ThreadPoolExecutor(1, "sqlite-read")
         self._bulk_reader: sqlite3.Connection | None = None
         with explained(path):
-            self._writer = self._connect(0)
-            try:
-                self._writer.execute(f"PRAGMA busy_timeout = {_PATIENCE}")
-                self._writer.execute("PRAGMA journal_mode = WAL")
-                self._writer.executescript(schema)
-                self._writer.execute("PRAGMA busy_timeout = 0")
-                self._reader = self._connect(_PATIENCE)
-            except sqlite3.Error:
-                self._writer.close()
-                raise
+            self._writer = _patiently(lambda: self._open_writer(schema))
+            self._reader = self._connect()
 
-    def _connect(self, patience: int) -> sqlite3.Connection:
+    def _open_writer(self, schema: str) -> sqlite3.Connection:
+        connection = self._connect()
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(f"BEGIN IMMEDIATE; {schema}; COMMIT; PRAGMA busy_timeout = 0")
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self.path,
-            timeout=patience / 1000,
+            timeout=_PATIENCE / 1000,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
@@ -84,7 +103,6 @@ class Database:
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute("PRAGMA temp_store = MEMORY")
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.Error:
             connection.close()
             raise
@@ -100,7 +118,7 @@ class Database:
 
     def _read_bulk(self, sql: str, values: Sequence[object]) -> list[Row]:
         if self._bulk_reader is None:
-            self._bulk_reader = self._connect(_PATIENCE)
+            self._bulk_reader = self._connect()
         return self._bulk_reader.execute(sql, values).fetchall()
 
     async def write(self, work: Callable[[sqlite3.Connection], T], size: int = 1) -> T:
@@ -160,7 +178,7 @@ class Database:
         try:
             self._writer.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            if not _is_busy(error):
                 raise
             return False
         return True

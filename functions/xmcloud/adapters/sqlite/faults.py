@@ -1,5 +1,6 @@
 """What SQLite's error codes mean to a person."""
 
+import errno
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -22,6 +23,10 @@ def explained(path: Path) -> Iterator[None]:
         if meaning is None:
             raise
         raise meaning from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFull(str(path)) from error
+        raise
 
 
 def explain(error: sqlite3.Error, path: Path) -> XmcloudError | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from xmcloud.adapters import Observe, unobserved
 from xmcloud.adapters.sqlite.database import Database
+from xmcloud.adapters.sqlite.faults import explained
 from xmcloud.adapters.sqlite.wakeups import Wakeups
 from xmcloud.core.errors import NotFound
 from xmcloud.core.ports import Clock, Delivery, Message, Subscription
@@ -47,6 +49,7 @@ _NEXT_DUE = "SELECT min(due) FROM messages WHERE subscription = ?"
 _ACKNOWLEDGE = "DELETE FROM messages WHERE id = ? AND settled = ?"
 _RELEASE = "UPDATE messages SET due = ?, settled = settled + 1 WHERE id = ? AND settled = ?"
 
+_RECEIPT = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOW = -math.inf
 _NEVER = math.inf
@@ -57,8 +60,9 @@ def _micros(time: datetime) -> int:
 
 
 def _receipt(delivery: Delivery) -> tuple[int, int]:
-    id, settled = delivery.receipt.split(".")
-    return int(id), int(settled)
+    """Ids that no message has for a receipt that was never given."""
+    given = _RECEIPT.fullmatch(delivery.receipt)
+    return (int(given[1]), int(given[2])) if given else (-1, -1)
 
 
 def _take(
@@ -89,7 +93,8 @@ class SqliteQueue:
     def __init__(self, path: Path, clock: Clock, observe: Observe = unobserved) -> None:
         """Raises `CorruptStore`, `StorageFull` or `Unavailable`."""
         self._database = Database(path, "NORMAL", _SCHEMA)
-        self._wakeups = Wakeups(path.with_name(f"{path.name}-wakeups"))
+        with explained(path):
+            self._wakeups = Wakeups(path.with_name(f"{path.name}-wakeups"))
         self._clock = clock
         self._observe = observe
         self._due: dict[Subscription, float] = {}
@@ -121,7 +126,8 @@ class SqliteQueue:
         self, subscriptions: Sequence[Subscription], limit: int, wait: float
     ) -> list[Delivery]:
         """Raises `NotFound` for a subscription that was not made."""
-        self._wakeups.listen(self._anything_may_be_due)
+        with explained(self._database.path):
+            self._wakeups.listen(self._anything_may_be_due)
         end = self._clock.now() + timedelta(seconds=wait)
         while not self._closed:
             now = self._clock.now()
@@ -232,5 +238,6 @@ class SqliteQueue:
         self._closed = True
         for waiting in self._waiting.values():
             self._wake(waiting)
+        await asyncio.gather(*self._background)
         self._wakeups.close()
         await self._database.close()

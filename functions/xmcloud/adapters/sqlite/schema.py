@@ -99,9 +99,10 @@ def _make_index(connection: sqlite3.Connection, index: Index) -> None:
     for field, _ in index.fields:
         if column(field) not in there:
             connection.execute(f'ALTER TABLE "{table}" ADD COLUMN {_computed(field)}')
-    columns = ", ".join(f"{column(field)} {direction}" for field, direction in index.fields)
+    direction = index.fields[-1][1]
+    columns = ", ".join(f"{column(field)} {way}" for field, way in index.fields)
     connection.execute(
-        f'CREATE INDEX IF NOT EXISTS {index_name(index)} ON "{table}"({columns}, id)'
+        f'CREATE INDEX IF NOT EXISTS {index_name(index)} ON "{table}"({columns}, id {direction})'
     )
 
 

@@ -10,11 +10,12 @@ from xmcloud.adapters.sqlite.schema import checked, column, index_for, index_for
 from xmcloud.core import cursors
 from xmcloud.core.errors import InvalidInput
 from xmcloud.core.indexes import Index
-from xmcloud.core.ports import Filter, Operator, Query
+from xmcloud.core.ports import Direction, Filter, Operator, Query
 
 Scalar = str | int | float | bool
 Statement = tuple[str, list[object]]
 
+_BEYOND: dict[Direction, str] = {"asc": ">", "desc": "<"}
 _COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "<": operator.lt,
@@ -59,10 +60,14 @@ def page(query: Query) -> Iterator[Statement]:
     _check_position(query, values)
     named = [(name, value) for (name, _), value in zip(query.order, values, strict=True)]
     ties = [_Term(column(name), "=", *parameter("cursor", value)) for name, value in named]
-    yield _select(query, index, [*equal, *ties, _Term("id", ">", *parameter("cursor", last))])
+    yield _select(
+        query,
+        index,
+        [*equal, *ties, _Term("id", _BEYOND[query.id_direction], *parameter("cursor", last))],
+    )
     for depth in range(len(ties) - 1, -1, -1):
         tie, (_, direction) = ties[depth], query.order[depth]
-        beyond = _Term(tie.column, ">" if direction == "asc" else "<", tie.placeholder, tie.value)
+        beyond = _Term(tie.column, _BEYOND[direction], tie.placeholder, tie.value)
         rest = [] if depth else [r for r in ranges if r.side != beyond.side]
         yield _select(query, index, [*equal, *ties[:depth], beyond, *rest])
 
@@ -77,11 +82,8 @@ def count(query: Query) -> Statement:
 def _select(query: Query, index: Index | None, terms: list[_Term]) -> Statement:
     condition, values = _conditions(terms)
     order = "".join(f"{column(name)} {direction}, " for name, direction in query.order)
-    source = _source(query, index)
-    return (
-        f"SELECT id, version, data FROM {source}{condition} ORDER BY {order}id LIMIT ?",  # noqa: S608
-        [*values, query.limit + 1],
-    )
+    source = f"{_source(query, index)}{condition} ORDER BY {order}id {query.id_direction}"
+    return f"SELECT id, version, data FROM {source} LIMIT ?", [*values, query.limit + 1]  # noqa: S608
 
 
 def _source(query: Query, index: Index | None) -> str:

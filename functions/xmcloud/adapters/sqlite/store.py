@@ -14,6 +14,8 @@ from xmcloud.core import cursors
 from xmcloud.core.errors import TooLarge
 from xmcloud.core.indexes import require_index
 from xmcloud.core.ports import (
+    COMMIT_LIMIT,
+    WRITES_LIMIT,
     Document,
     Page,
     PreconditionFailed,
@@ -22,9 +24,6 @@ from xmcloud.core.ports import (
     Write,
 )
 
-WRITES_LIMIT = 500
-COMMIT_LIMIT = 8 * 1024 * 1024
-"""Bytes."""
 _COUNTED_PER_READ = 1000
 """As Firestore bills them, so that operations counted here are those paid for there."""
 

@@ -178,10 +178,10 @@ async def _clone(
         tags=original.tags,
         notes=original.notes,
     )
-    made = await create_experiment(plane, new, key, cloned_from=original.id)
     entries = [
         _Entry(job.name, with_arguments(job.spec, request.arguments), None, job.id) for job in jobs
     ]
+    made = await create_experiment(plane, new, key, cloned_from=original.id)
     digest = _digest(request)
     for start in range(0, len(entries), BATCH_LIMIT):
         part = entries[start : start + BATCH_LIMIT]

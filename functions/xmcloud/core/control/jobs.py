@@ -31,10 +31,10 @@ class AmbiguousId(XmcloudError):
 async def resolve(plane: ControlPlane, collection: str, prefix: str) -> str:
     """The one id that begins with `prefix`. Raises `NotFound` and `AmbiguousId`."""
     kind = Experiment if collection == EXPERIMENTS.name else Job
-    if len(prefix) == ID_LENGTH:
-        return prefix
     if not prefix.isalnum() or not prefix.isascii():
         raise NotFound(kind.__name__.lower(), prefix)
+    if len(prefix) == ID_LENGTH:
+        return prefix
     page = await plane.store.find(queries.by_prefix(collection, prefix).page(5, None))
     ids = [document.id for document in page.documents]
     if not ids:

@@ -10,13 +10,20 @@ from xmcloud.core.documents import JOBS, Stored
 from xmcloud.core.errors import Contended, Unavailable
 from xmcloud.core.lifecycle import UNCONFIRMED, permit_confirmed
 from xmcloud.core.models import Job, JobState
-from xmcloud.core.ports import Blobs, Clock, Message, PreconditionFailed, Queue, Store, Write
+from xmcloud.core.ports import (
+    WRITES_LIMIT,
+    Blobs,
+    Clock,
+    Message,
+    PreconditionFailed,
+    Queue,
+    Store,
+    Write,
+)
 from xmcloud.core.signals import Signals
 
 TRIES = 12
 """Rounds of load, decide and apply before a request gives up with `Contended`."""
-
-WRITES_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +90,8 @@ async def apply_jobs(
 ) -> list[Stored[Job] | None]:
     """Applies each change that still holds; None in place of one that lost a race."""
     applied: list[Stored[Job] | None] = []
-    for start in range(0, len(changes), WRITES_AT_ONCE):
-        part = changes[start : start + WRITES_AT_ONCE]
+    for start in range(0, len(changes), WRITES_LIMIT):
+        part = changes[start : start + WRITES_LIMIT]
         writes: list[Write] = [JOBS.replace(stored, job) for stored, job in part]
         versions = await plane.store.apply(writes)
         for (_, job), version in zip(part, versions, strict=True):

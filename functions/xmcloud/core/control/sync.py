@@ -14,6 +14,7 @@ from xmcloud.core.errors import Contended, NotFound, StaleFence, TooLarge, Xmclo
 from xmcloud.core.models import Job, Session
 from xmcloud.core.protocol import (
     RESULTS_LIMIT,
+    AttemptRef,
     Finished,
     Output,
     Problem,
@@ -30,11 +31,12 @@ async def sync(plane: ControlPlane, session_id: str, request: Sync) -> SyncAnswe
     """Raises `LeaseLost` for a session that is over: then nothing of the request is taken."""
     session = await held_session(plane, session_id)
     results = await _take(plane, session, request.reports) if request.reports else []
+    forgotten = await _forgotten(plane, session, request.known) if request.known is not None else []
     jobs, answers = await claim_jobs(plane, session, request.claim) if request.claim else ([], [])
     return SyncAnswer(
         lease_expires_at=session.expires_at,
         results=results,
-        jobs=jobs,
+        jobs=[*forgotten, *jobs],
         queues=answers,
         stops=await _stops(plane, session) if request.watch_stops else [],
     )
@@ -47,6 +49,15 @@ async def _stops(plane: ControlPlane, session: Session) -> list[StopOrder]:
         for job in (stored.item for stored in page)
         if job.stop is not None
     ]
+
+
+async def _forgotten(
+    plane: ControlPlane, session: Session, known: Sequence[AttemptRef]
+) -> list[Job]:
+    """Attempts whose claim was answered into a broken connection."""
+    page, _ = await JOBS.find(plane.store, queries.held_by(session.id).page(1000, None))
+    names = {(ref.job_id, ref.fence) for ref in known}
+    return [s.item for s in page if (s.item.id, s.item.fence) not in names]
 
 
 @dataclass(slots=True)

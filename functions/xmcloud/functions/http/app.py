@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.errors import Unauthorized
-from xmcloud.core.protocol import Health, Problem
+from xmcloud.core.protocol import Health
 from xmcloud.functions.http import blobs, experiments, jobs, problems, queues, workers
 from xmcloud.functions.http.auth import Authenticator
 from xmcloud.functions.http.common import answer
@@ -37,6 +37,9 @@ def create_app(plane: ControlPlane, authenticator: Authenticator) -> FastAPI:
         docs_url="/v1/docs",
         openapi_url="/v1/openapi.json",
         redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.plane = plane
     app.state.authenticator = authenticator
@@ -44,19 +47,15 @@ def create_app(plane: ControlPlane, authenticator: Authenticator) -> FastAPI:
 
     @app.get("/v1/health", tags=["health"], response_model=Health)
     async def health() -> Response:
-        """Answers without a token."""
+        """Says that the API answers, and its version; needs no token."""
         return answer(Health(version=app.version))
 
-    errors = {
-        status: {"model": Problem, "content": {problems.MEDIA_TYPE: {}}}
-        for status in (401, 404, 409, 413, 422, 503, 507)
-    }
     for module in (experiments, jobs, queues, workers, blobs):
         app.include_router(
             module.router,
             prefix="/v1",
             dependencies=[Depends(_authenticate)],
-            responses=errors,  # type: ignore[arg-type]
+            responses=problems.DOCUMENTED,
         )
     app.add_middleware(BodyLimit)
     return app

@@ -20,7 +20,14 @@ class TokenFile:
     """The one token of an embedded control plane, in a file that only its owner can read."""
 
     def __init__(self, path: Path) -> None:
-        mode = stat.S_IMODE(os.stat(path).st_mode)
+        """Raises `Unauthorized`."""
+        try:
+            mode = stat.S_IMODE(os.stat(path).st_mode)
+        except FileNotFoundError:
+            raise Unauthorized(
+                f"There is no token file {path}.",
+                "Write a random token of at least 32 characters into it; chmod 600.",
+            ) from None
         if mode & 0o077:
             raise Unauthorized(
                 f"The token file {path} can be read by others (mode {mode:04o}).",

@@ -27,6 +27,8 @@ async def _exists(plane: Plane, digest: str) -> bool:
 @router.put(
     "/{digest}",
     status_code=201,
+    response_class=Response,
+    responses={200: {"description": "It was there already."}},
     openapi_extra={"requestBody": {"content": _BYTES, "required": True}},
 )
 async def put_blob(plane: Plane, digest: BlobDigest, request: Request) -> Response:
@@ -40,14 +42,16 @@ async def put_blob(plane: Plane, digest: BlobDigest, request: Request) -> Respon
     return Response(status_code=201)
 
 
-@router.head("/{digest}")
+@router.head("/{digest}", response_class=Response)
 async def has_blob(plane: Plane, digest: BlobDigest) -> Response:
+    """Says whether the blob is there."""
     if not await _exists(plane, digest):
         raise NotFound("blob", digest)
     return Response(status_code=200)
 
 
-@router.get("/{digest}", responses={200: {"content": _BYTES}})
+@router.get("/{digest}", response_class=Response, responses={200: {"content": _BYTES}})
 async def get_blob(plane: Plane, digest: BlobDigest) -> Response:
+    """The bytes of the blob."""
     data = await plane.blobs.get(_key(digest))
     return Response(data, media_type="application/octet-stream")

@@ -20,7 +20,7 @@ def answer(model: BaseModel, status: int = 200) -> Response:
     return Response(model.model_dump_json(), status, media_type="application/json")
 
 
-def control_plane(request: Request) -> ControlPlane:
+async def control_plane(request: Request) -> ControlPlane:
     plane = request.app.state.plane
     assert isinstance(plane, ControlPlane)
     return plane
@@ -41,7 +41,7 @@ async def _job_id(
     return await resolve(plane, JOBS.name, id)
 
 
-def _idempotency_key(
+async def _idempotency_key(
     key: Annotated[
         Key | None,
         Header(

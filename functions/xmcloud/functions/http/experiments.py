@@ -20,6 +20,7 @@ from xmcloud.core.protocol import (
     NewUnits,
     Stop,
 )
+from xmcloud.functions.http import examples
 from xmcloud.functions.http.common import (
     Cursor,
     ExperimentId,
@@ -34,7 +35,10 @@ router = APIRouter(prefix="/experiments", tags=["experiments"])
 
 
 @router.post("", status_code=201, response_model=Experiment)
-async def create_experiment(plane: Plane, body: NewExperiment, key: IdempotencyKey) -> Response:
+async def create_experiment(
+    plane: Plane, body: Annotated[NewExperiment, examples.NEW_EXPERIMENT], key: IdempotencyKey
+) -> Response:
+    """Makes an experiment without units."""
     return answer(await experiments.create_experiment(plane, body, key), 201)
 
 
@@ -46,12 +50,16 @@ async def list_experiments(plane: Plane, limit: Limit = 20, cursor: Cursor = Non
 
 @router.get("/{id}", response_model=ExperimentStatus)
 async def get_experiment(plane: Plane, id: ExperimentId) -> Response:
+    """The experiment, and how many of its jobs are in each state."""
     return answer(await experiments.experiment_status(plane, id))
 
 
 @router.post("/{id}/units", status_code=201, response_model=Jobs)
 async def add_units(
-    plane: Plane, id: ExperimentId, body: NewUnits, key: IdempotencyKey
+    plane: Plane,
+    id: ExperimentId,
+    body: Annotated[NewUnits, examples.NEW_UNITS],
+    key: IdempotencyKey,
 ) -> Response:
     """Adds units, numbered on from the last one; their jobs in the order of the body."""
     return answer(Jobs(jobs=await experiments.add_units(plane, id, body, key)), 201)
@@ -78,27 +86,42 @@ async def follow_changes(
 
 @router.post("/{id}/clone", status_code=201, response_model=Experiment)
 async def clone_experiment(
-    plane: Plane, id: ExperimentId, body: CloneExperiment, key: IdempotencyKey
+    plane: Plane,
+    id: ExperimentId,
+    body: Annotated[CloneExperiment, examples.CLONE],
+    key: IdempotencyKey,
 ) -> Response:
     """A new experiment with the same definitions, as drafts."""
     return answer(await experiments.clone_experiment(plane, id, body, key), 201)
 
 
 @router.post("/{id}/stop", response_model=Acted)
-async def stop_experiment(plane: Plane, id: ExperimentId, body: Stop) -> Response:
+async def stop_experiment(
+    plane: Plane, id: ExperimentId, body: Annotated[Stop, examples.STOP]
+) -> Response:
+    """Stops all jobs of it; those that are over already are skipped."""
     return answer(await jobs.stop_all(plane, id, body))
 
 
 @router.post("/{id}/reset", response_model=Acted)
-async def reset_experiment(plane: Plane, id: ExperimentId, body: Act) -> Response:
+async def reset_experiment(
+    plane: Plane, id: ExperimentId, body: Annotated[Act, examples.ACT]
+) -> Response:
+    """Makes drafts of all its jobs; those that wait or run are skipped."""
     return answer(await jobs.reset_all(plane, id, body))
 
 
 @router.post("/{id}/enqueue", response_model=Acted)
-async def enqueue_experiment(plane: Plane, id: ExperimentId, body: Enqueue) -> Response:
+async def enqueue_experiment(
+    plane: Plane, id: ExperimentId, body: Annotated[Enqueue, examples.ENQUEUE]
+) -> Response:
+    """Enqueues all its jobs that are drafts, stopped or failed."""
     return answer(await jobs.enqueue_all(plane, id, body))
 
 
 @router.post("/{id}/dequeue", response_model=Acted)
-async def dequeue_experiment(plane: Plane, id: ExperimentId, body: Act) -> Response:
+async def dequeue_experiment(
+    plane: Plane, id: ExperimentId, body: Annotated[Act, examples.ACT]
+) -> Response:
+    """Takes all its waiting jobs out of their queues."""
     return answer(await jobs.dequeue_all(plane, id, body))

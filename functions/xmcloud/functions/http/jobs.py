@@ -17,6 +17,7 @@ from xmcloud.core.protocol import (
     Move,
     Stop,
 )
+from xmcloud.functions.http import examples
 from xmcloud.functions.http.common import IdempotencyKey, JobId, Plane, Wait, answer
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -24,47 +25,53 @@ router = APIRouter(prefix="/jobs", tags=["jobs"])
 
 @router.get("/{id}", response_model=Job)
 async def get_job(plane: Plane, id: JobId) -> Response:
+    """The job with its definition, its place and its attempts."""
     return answer((await JOBS.get(plane.store, id)).item)
 
 
 @router.patch("/{id}", response_model=Job)
-async def edit_job(plane: Plane, id: JobId, body: EditJob) -> Response:
+async def edit_job(
+    plane: Plane, id: JobId, body: Annotated[EditJob, examples.EDIT_JOB]
+) -> Response:
     """Changes the definition of a draft."""
     return answer(await jobs.edit_job(plane, id, body))
 
 
 @router.post("/{id}/stop", response_model=Job)
-async def stop_job(plane: Plane, id: JobId, body: Stop) -> Response:
+async def stop_job(plane: Plane, id: JobId, body: Annotated[Stop, examples.STOP]) -> Response:
     """Ends a waiting job at once; asks the worker to end a running one."""
     return answer(await jobs.stop_job(plane, id, body))
 
 
 @router.post("/{id}/reset", response_model=Job)
-async def reset_job(plane: Plane, id: JobId, body: Act) -> Response:
+async def reset_job(plane: Plane, id: JobId, body: Annotated[Act, examples.ACT]) -> Response:
     """Back to a draft; results, attempts and logs are cleared."""
     return answer(await jobs.reset_job(plane, id, body))
 
 
 @router.post("/{id}/enqueue", response_model=Job)
-async def enqueue_job(plane: Plane, id: JobId, body: Enqueue) -> Response:
+async def enqueue_job(
+    plane: Plane, id: JobId, body: Annotated[Enqueue, examples.ENQUEUE]
+) -> Response:
+    """A draft, stopped or failed job waits at the end of a queue."""
     return answer(await jobs.enqueue_job(plane, id, body))
 
 
 @router.post("/{id}/dequeue", response_model=Job)
-async def dequeue_job(plane: Plane, id: JobId, body: Act) -> Response:
+async def dequeue_job(plane: Plane, id: JobId, body: Annotated[Act, examples.ACT]) -> Response:
     """Back to the state it was enqueued from."""
     return answer(await jobs.dequeue_job(plane, id, body))
 
 
 @router.post("/{id}/move", response_model=Job)
-async def move_job(plane: Plane, id: JobId, body: Move) -> Response:
+async def move_job(plane: Plane, id: JobId, body: Annotated[Move, examples.MOVE]) -> Response:
     """Elsewhere in its queue, or to another queue."""
     return answer(await queues.move_job(plane, id, body))
 
 
 @router.post("/{id}/clone", status_code=201, response_model=Experiment)
 async def clone_job(
-    plane: Plane, id: JobId, body: CloneExperiment, key: IdempotencyKey
+    plane: Plane, id: JobId, body: Annotated[CloneExperiment, examples.CLONE], key: IdempotencyKey
 ) -> Response:
     """A new experiment with this one job, as a draft."""
     return answer(await experiments.clone_job(plane, id, body, key), 201)

@@ -30,9 +30,15 @@ class BodyLimit:
                 raise TooLarge("The request", got, BODY_LIMIT)
             return message
 
+        async def unless_refused(message: Message) -> None:
+            if got <= BODY_LIMIT:
+                await send(message)
+
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > BODY_LIMIT:
-            refusal = Problem.of(TooLarge("The request", int(declared), BODY_LIMIT))
+            got = int(declared)
+        else:
+            await self._app(scope, counted, unless_refused)
+        if got > BODY_LIMIT:
+            refusal = Problem.of(TooLarge("The request", got, BODY_LIMIT))
             await problem_response(refusal)(scope, receive, send)
-            return
-        await self._app(scope, counted, send)

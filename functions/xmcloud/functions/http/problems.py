@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,6 +13,25 @@ from xmcloud.core.errors import XmcloudError
 from xmcloud.core.protocol import Problem
 
 MEDIA_TYPE = "application/problem+json"
+
+
+DOCUMENTED: dict[int | str, dict[str, Any]] = {
+    status: {
+        "description": meaning,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    for status, meaning in {
+        400: "The body is not JSON.",
+        401: "The bearer token is missing or wrong.",
+        404: "Nothing has that id or name.",
+        409: "The state of things does not allow it; the problem's type says which rule.",
+        413: "The request, or what it would make, is too large.",
+        422: "A field is missing or wrong; the problem names it.",
+        503: "Busy, or a service behind the control plane does not answer: try again.",
+        507: "No space is left on the control plane's disk.",
+    }.items()
+}
+"""What any operation may answer, for the OpenAPI document."""
 
 
 def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
@@ -25,9 +45,21 @@ async def _refused(request: Request, error: Exception) -> Response:
     return problem_response(Problem.of(error), headers)
 
 
+_NOT_SENT_AS_JSON = Problem(
+    type="urn:xmcloud:problem:invalid-input",
+    title="Invalid input",
+    status=422,
+    detail="The body was not sent as JSON.",
+    remedy="Send it with the header Content-Type: application/json.",
+    field="body",
+)
+
+
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
+    if first["loc"] == ("body",) and isinstance(first["input"], bytes):
+        return problem_response(_NOT_SENT_AS_JSON)
     field = ".".join(str(part) for part in first["loc"])
     detail = f"{field}: {first['msg']}"
     if len(error.errors()) > 1:

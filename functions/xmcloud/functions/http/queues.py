@@ -1,11 +1,14 @@
 """/v1/queues"""
 
+from typing import Annotated
+
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from xmcloud.core.control import queues
 from xmcloud.core.models import QueueState
 from xmcloud.core.protocol import Jobs, NewQueue, Queues, QueueStatus
+from xmcloud.functions.http import examples
 from xmcloud.functions.http.common import Cursor, Limit, Name, Plane, answer
 
 router = APIRouter(prefix="/queues", tags=["queues"])
@@ -18,12 +21,14 @@ async def list_queues(plane: Plane) -> Response:
 
 
 @router.post("", status_code=201, response_model=QueueState)
-async def create_queue(plane: Plane, body: NewQueue) -> Response:
+async def create_queue(plane: Plane, body: Annotated[NewQueue, examples.NEW_QUEUE]) -> Response:
+    """Makes a queue; workers take from it when they name it."""
     return answer(await queues.create_queue(plane, body), 201)
 
 
 @router.get("/{name}", response_model=QueueStatus)
 async def get_queue(plane: Plane, name: Name) -> Response:
+    """The queue, how many jobs wait in it and since when."""
     return answer(await queues.queue_status(plane, name))
 
 
@@ -37,9 +42,11 @@ async def list_waiting(
 
 @router.post("/{name}/pause", response_model=QueueState)
 async def pause_queue(plane: Plane, name: Name) -> Response:
+    """Nothing is claimed from it until it is resumed; what runs goes on."""
     return answer(await queues.pause_queue(plane, name))
 
 
 @router.post("/{name}/resume", response_model=QueueState)
 async def resume_queue(plane: Plane, name: Name) -> Response:
+    """Workers hear of what waits at once."""
     return answer(await queues.resume_queue(plane, name))

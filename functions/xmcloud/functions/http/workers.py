@@ -1,5 +1,7 @@
 """/v1/workers, /v1/sessions and /v1/messages: what workers speak."""
 
+from typing import Annotated
+
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -18,6 +20,7 @@ from xmcloud.core.protocol import (
     Sync,
     SyncAnswer,
 )
+from xmcloud.functions.http import examples
 from xmcloud.functions.http.common import Name, Plane, SessionId, answer
 
 router = APIRouter(tags=["workers"])
@@ -30,13 +33,17 @@ async def list_workers(plane: Plane) -> Response:
 
 
 @router.post("/workers/{name}/sessions", status_code=201, response_model=Lease)
-async def open_session(plane: Plane, name: Name, body: OpenSession) -> Response:
+async def open_session(
+    plane: Plane, name: Name, body: Annotated[OpenSession, examples.OPEN_SESSION]
+) -> Response:
     """A worker starts. Attempts of an earlier session of that name are lost and run again."""
     return answer(await sessions.open_session(plane, name, body), 201)
 
 
 @router.post("/sessions/{id}/sync", response_model=SyncAnswer)
-async def sync_session(plane: Plane, id: SessionId, body: Sync) -> Response:
+async def sync_session(
+    plane: Plane, id: SessionId, body: Annotated[Sync, examples.SYNC]
+) -> Response:
     """Reports, heartbeat and claim in one. 409 when the lease is over: nothing was taken then.
 
     A report that names a stale fence is refused by itself, with a problem of status 409 in its
@@ -52,7 +59,7 @@ async def close_session(plane: Plane, id: SessionId) -> Response:
 
 
 @router.post("/messages/pull", response_model=Pulled)
-async def pull_messages(plane: Plane, body: Pull) -> Response:
+async def pull_messages(plane: Plane, body: Annotated[Pull, examples.PULL]) -> Response:
     """Permits and control messages, for workers that do not reach the queue themselves."""
     wanted = [Subscription(ref.topic, ref.audience) for ref in body.subscriptions]
     deliveries = await plane.queue.pull(wanted, body.limit, body.wait_seconds)
@@ -60,7 +67,8 @@ async def pull_messages(plane: Plane, body: Pull) -> Response:
 
 
 @router.post("/messages/settle", status_code=204)
-async def settle_messages(plane: Plane, body: Settle) -> Response:
+async def settle_messages(plane: Plane, body: Annotated[Settle, examples.SETTLE]) -> Response:
+    """Acknowledges messages, or gives them back for a while."""
     deliveries = [_delivery(reference) for reference in body.deliveries]
     if body.delay_seconds is None:
         await plane.queue.acknowledge(deliveries)

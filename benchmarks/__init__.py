@@ -1,0 +1,1 @@
+"""Speed as ratios: each figure beside a floor or a peer that was measured in the same run."""

@@ -1,0 +1,97 @@
+"""The process of the control plane on this machine: the API and the sweeper in one event loop."""
+
+import argparse
+import asyncio
+import os
+import socket
+import sys
+from pathlib import Path
+
+import uvicorn
+import uvloop
+from functions_framework.aio import create_asgi_app_from_module
+from starlette.applications import Starlette
+
+from xmcloud.core.errors import XmcloudError
+from xmcloud.functions import entrypoints
+from xmcloud.functions.sweeper import run_sweeper
+from xmcloud.local.home import Control, Home, Profile
+from xmcloud.local.processes import LOOPBACK, PortTaken
+
+_LONG_POLLS_SECONDS = 1
+"""How long requests that wait for news may keep the process from ending."""
+
+
+class _Server(uvicorn.Server):
+    """Tells where it listens once it does, and no longer when it ends."""
+
+    def __init__(self, config: uvicorn.Config, home: Home, control: Control) -> None:
+        super().__init__(config)
+        self._home, self._control = home, control
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._home.announce(self._control)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._home.withdraw()
+        await super().shutdown(sockets)
+
+
+async def serve(home: Home, port: int) -> None:
+    """Serve until a signal asks to end. Raises PortTaken and what opening the store raises."""
+    listener = _bound(port)
+    service = entrypoints.service()
+    config = uvicorn.Config(
+        _application(),
+        access_log=False,
+        log_level="warning",
+        lifespan="off",
+        timeout_graceful_shutdown=_LONG_POLLS_SECONDS,
+    )
+    emulated = os.environ.get("XMCLOUD_PROFILE") == "gcp"
+    profile: Profile = "emulators" if emulated else "embedded"
+    server = _Server(config, home, Control(f"http://{LOOPBACK}:{port}", profile))
+    async with asyncio.TaskGroup() as tasks:
+        sweeper = tasks.create_task(run_sweeper(service.plane, service.alarms))
+        await server.serve([listener])
+        sweeper.cancel()
+
+
+def _application() -> Starlette:
+    """What the functions framework serves in the cloud, of the module that is imported already."""
+    application: Starlette = create_asgi_app_from_module(  # type: ignore[no-untyped-call]
+        "api", entrypoints.__file__, "http", entrypoints, entrypoints.__spec__
+    )
+    return application
+
+
+def _bound(port: int) -> socket.socket:
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((LOOPBACK, port))
+    except OSError as error:
+        bound.close()
+        raise PortTaken(port) from error
+    return bound
+
+
+def main() -> None:
+    """`python -m xmcloud.local.serve --home FOLDER --port PORT`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    options = parser.parse_args()
+    home = Home(options.home)
+    os.environ["XMCLOUD_HOME"] = str(home.path)
+    os.chdir(home.path)
+    os.umask(0o077)
+    try:
+        uvloop.run(serve(home, options.port))
+    except XmcloudError as error:
+        sys.exit(f"Error: {error}")
+
+
+if __name__ == "__main__":
+    main()

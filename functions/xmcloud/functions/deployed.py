@@ -1,0 +1,17 @@
+"""The entry points of a deployment.
+
+Importing this builds the service: a wrong configuration then ends the process with one line,
+before any traffic comes, rather than fail each request.
+"""
+
+import sys
+
+from xmcloud.core.errors import XmcloudError
+from xmcloud.functions.entrypoints import api, service, sweep
+
+__all__ = ["api", "sweep"]
+
+try:
+    service()
+except XmcloudError as error:
+    sys.exit(f"Error: {error}")

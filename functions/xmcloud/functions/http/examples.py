@@ -1,0 +1,124 @@
+"""Examples of requests for the OpenAPI document; they are models, so they cannot be wrong."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import Body
+from fastapi.params import Body as BodyParameter
+from pydantic import BaseModel
+
+from xmcloud.core.models import (
+    Argument,
+    Command,
+    JobSpec,
+    Limits,
+    Outcome,
+    PythonSource,
+    Reason,
+    ReasonCode,
+)
+from xmcloud.core.protocol import (
+    Act,
+    Claim,
+    CloneExperiment,
+    DeliveryRef,
+    EditJob,
+    Enqueue,
+    Finished,
+    Move,
+    NewExperiment,
+    NewJob,
+    NewQueue,
+    NewUnit,
+    NewUnits,
+    OpenSession,
+    Output,
+    Pull,
+    Settle,
+    Started,
+    Stop,
+    SubscriptionRef,
+    Sync,
+)
+
+JOB = "abcdefghij234567"
+
+
+def body(**examples: BaseModel) -> BodyParameter:
+    """A request body with its examples by name."""
+    shown: dict[str, Any] = {
+        name: {
+            "summary": name.replace("_", " ").capitalize(),
+            "value": example.model_dump(mode="json", exclude_unset=True),
+        }
+        for name, example in examples.items()
+    }
+    parameter: BodyParameter = Body(openapi_examples=shown)
+    return parameter
+
+
+_TRAIN = JobSpec(
+    executable=PythonSource(
+        kind="python_source",
+        archive="0123456789abcdef" * 4,
+        entrypoint=("python", "-m", "train"),
+        requirements="numpy==2.1.0",
+    ),
+    arguments=(Argument(name="lr", value=0.01), Argument(name="layers", value=[64, 32])),
+    environment={"TOKENIZERS_PARALLELISM": "false"},
+    resources={"cpu": 4, "memory": 8e9},
+    limits=Limits(retries=1, runtime_seconds=3600),
+)
+_COMMAND = JobSpec(executable=Command(kind="command", command=("echo", "hello")))
+_PERMITS = SubscriptionRef(topic="queue-default", audience="local")
+
+NEW_EXPERIMENT = body(
+    an_experiment=NewExperiment(
+        title="Learning rates", creator="ada", tags=("digits",), notes="Which rate is best?"
+    )
+)
+NEW_UNITS = body(
+    a_command=NewUnits(units=(NewUnit(jobs=(NewJob(name="hello", spec=_COMMAND),)),)),
+    a_python_program=NewUnits(
+        units=(NewUnit(jobs=(NewJob(name="train", spec=_TRAIN, queue="high"),)),)
+    ),
+)
+CLONE = body(with_another_flag=CloneExperiment(creator="ada", arguments={"lr": 0.001}))
+ACT = body(who_asks=Act(by="ada"))
+ENQUEUE = body(in_a_queue=Enqueue(by="ada", queue="high"))
+STOP = body(with_a_reason=Stop(by="ada", message="the loss diverged", outcome=Outcome.FAILED))
+MOVE = body(
+    to_the_front=Move(by="ada", to="front"),
+    to_another_queue=Move(by="ada", to="back", queue="low"),
+)
+EDIT_JOB = body(another_name=EditJob(name="train-again"), another_definition=EditJob(spec=_TRAIN))
+NEW_QUEUE = body(a_queue=NewQueue(name="nightly", priority=10))
+OPEN_SESSION = body(
+    a_worker=OpenSession(
+        pool="local", queues=("high", "default"), slots=2, resources={"cpu": 8, "memory": 3.2e10}
+    )
+)
+SYNC = body(
+    a_heartbeat=Sync(watch_stops=True),
+    a_claim=Sync(claim=Claim(slots=2, queues=("high", "default"), resources={"cpu": 8})),
+    news=Sync(
+        reports=(
+            Started(event="started", job_id=JOB, fence=1, at=datetime(2030, 1, 1, tzinfo=UTC)),
+            Output(event="output", job_id=JOB, fence=1, offset=0, data=b"bG9zcyAwLjMK"),
+            Finished(
+                event="finished",
+                job_id=JOB,
+                fence=1,
+                outcome=Outcome.COMPLETED,
+                reason=Reason(code=ReasonCode.EXITED, message="exit code 0", exit_code=0),
+                results={"accuracy": 0.97},
+            ),
+        )
+    ),
+)
+PULL = body(permits=Pull(subscriptions=(_PERMITS,), limit=2, wait_seconds=30))
+_DELIVERY = DeliveryRef(subscription=_PERMITS, body=JOB, receipt="41:1")
+SETTLE = body(
+    acknowledge=Settle(deliveries=(_DELIVERY,)),
+    give_back=Settle(deliveries=(_DELIVERY,), delay_seconds=10),
+)

@@ -1,0 +1,73 @@
+"""Services that several kinds of test share, started once a session."""
+
+import os
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from xmcloud.local.emulators import (
+    EmulatorAddresses,
+    Installation,
+    MissingEmulators,
+    find_installation,
+    start_emulators,
+)
+from xmcloud.local.processes import Processes, members
+
+
+@pytest.fixture(scope="session")
+def emulator_installation() -> Installation:
+    """The emulators' programs; skips where they are missing, unless services are required."""
+    try:
+        return find_installation(os.environ)
+    except MissingEmulators as error:
+        missing = error
+    if os.environ.get("XMCLOUD_REQUIRE_SERVICES") == "1":
+        pytest.fail(str(missing), pytrace=False)
+    pytest.skip("; ".join(f"{piece.what}: {piece.how}" for piece in missing.missing))
+
+
+@pytest.fixture(scope="session")
+def emulators(
+    emulator_installation: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EmulatorAddresses]:
+    """Running Firestore, Pub/Sub and Cloud Storage emulators."""
+    processes = Processes(tmp_path_factory.mktemp("emulators"))
+    try:
+        addresses = start_emulators(processes, emulator_installation, random_project())
+        records = processes.records()
+        warm_up(addresses)
+        yield addresses
+    finally:
+        processes.stop(grace_seconds=10)
+    assert [process for record in records for process in members(record)] == []
+
+
+@pytest.fixture
+def gcp_project(emulators: EmulatorAddresses, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A project of its own for each test, with Google's clients turned to the emulators."""
+    project = random_project()
+    mine = emulators.model_copy(update={"project": project})
+    for name, value in mine.environment().items():
+        monkeypatch.setenv(name, value)
+    return project
+
+
+def random_project() -> str:
+    return f"test-{secrets.token_hex(8)}"
+
+
+def warm_up(addresses: EmulatorAddresses) -> None:
+    """Have the Firestore emulator compile what the tests use: its first calls are slow."""
+    from google.cloud import firestore
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in addresses.environment().items():
+            patch.setenv(name, value)
+        client = firestore.Client(project=addresses.project)
+        warm = client.collection("warm")
+        for number in range(50):
+            warm.document(str(number)).set({"number": number})
+        list(warm.where(filter=firestore.FieldFilter("number", ">", 25)).stream())
+        client.close()

@@ -1,0 +1,86 @@
+"""Every adapter of every port, for the suites beside this file."""
+
+import secrets
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.clocks import SystemClock
+from xmcloud.adapters.files import FileBlobs
+from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
+from xmcloud.core.ports import Blobs, Queue, Store
+
+emulated = pytest.mark.emulator
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def no_database(tmp_path: Path) -> Path:
+    path = tmp_path / "no.db"
+    path.write_bytes(b"not a database, but long enough to be taken for one" * 100)
+    return path
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 512 KiB; skips where one may not be mounted."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "xmcloud-test", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a file system of its own: needs the right to mount (root)")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("firestore", marks=emulated)])
+async def store(
+    request: pytest.FixtureRequest, tmp_path: Path, anyio_backend: str
+) -> AsyncIterator[Store]:
+    store: Store
+    if request.param == "sqlite":
+        store = SqliteStore(tmp_path / "store.db")
+    else:
+        from xmcloud.adapters.gcp.firestore import FirestoreStore
+
+        store = FirestoreStore(request.getfixturevalue("gcp_project"))
+    yield store
+    await store.close()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("pubsub", marks=emulated)])
+def open_queue(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Queue]:
+    if request.param == "sqlite":
+        return lambda: SqliteQueue(tmp_path / "queue.db", SystemClock())
+    from xmcloud.adapters.gcp.pubsub import PubSubQueue
+
+    project = request.getfixturevalue("gcp_project")
+    return lambda: PubSubQueue(project)
+
+
+@pytest.fixture
+async def queue(open_queue: Callable[[], Queue], anyio_backend: str) -> AsyncIterator[Queue]:
+    queue = open_queue()
+    yield queue
+    await queue.close()
+
+
+@pytest.fixture(params=["files", pytest.param("gcs", marks=emulated)])
+async def blobs(
+    request: pytest.FixtureRequest, tmp_path: Path, anyio_backend: str
+) -> AsyncIterator[Blobs]:
+    if request.param == "files":
+        yield FileBlobs(tmp_path / "blobs")
+        return
+    from xmcloud.adapters.gcp.storage import GcsBlobs
+
+    project = request.getfixturevalue("gcp_project")
+    gcs = GcsBlobs(f"blobs-{secrets.token_hex(8)}", project)
+    yield gcs
+    await gcs.close()

@@ -1,0 +1,100 @@
+"""Which queries the declared indexes serve."""
+
+import inspect
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.resources import files
+
+import pytest
+
+from xmcloud.core import queries
+from xmcloud.core.indexes import Index, UndeclaredIndex, declared, require_index
+from xmcloud.core.models import JobState
+from xmcloud.core.ports import Direction, Filter, Query
+
+SAMPLES = {str: "x", int: 1, datetime: datetime(2030, 1, 1, tzinfo=UTC), JobState: JobState.QUEUED}
+INDEX = Index("jobs", (("queue", "asc"), ("state", "asc"), ("position", "desc")))
+
+
+def asks(name: str, ask: Callable[..., object]) -> bool:
+    return not name.startswith("_") and inspect.signature(ask).return_annotation is Query
+
+
+def query(*equal: str, order: tuple[tuple[str, Direction], ...]) -> Query:
+    return Query("jobs", tuple(Filter(name, "==", "x") for name in equal), order)
+
+
+@pytest.mark.parametrize(
+    ("asked", "served"),
+    [
+        (query("queue", "state", order=(("position", "desc"),)), True),
+        (query("state", "queue", order=(("position", "desc"),)), True),
+        (query("queue", "state", order=(("position", "asc"),)), False),
+        (query("queue", order=(("state", "asc"), ("position", "desc"))), True),
+        (query("state", order=(("position", "desc"),)), False),
+        (query("queue", "state", "pool", order=(("position", "desc"),)), False),
+        (query("queue", "state", order=()), False),
+        (query(order=INDEX.fields), True),
+    ],
+)
+def test_an_index_serves_equalities_at_its_head_and_its_own_order(
+    asked: Query, served: bool
+) -> None:
+    assert INDEX.serves(asked) is served
+
+
+def test_an_index_serves_its_collection_only() -> None:
+    other = Index("experiments", INDEX.fields)
+    assert not other.serves(query("queue", "state", order=(("position", "desc"),)))
+
+
+def test_every_entry_of_the_file_is_declared() -> None:
+    raw = json.loads((files("xmcloud.core") / "firestore.indexes.json").read_text("utf-8"))
+    assert [
+        (entry["collectionGroup"], [field["fieldPath"] for field in entry["fields"]])
+        for entry in raw["indexes"]
+    ] == [(index.collection, [name for name, _ in index.fields]) for index in declared()]
+    assert {direction for index in declared() for _, direction in index.fields} <= {"asc", "desc"}
+    assert {entry["queryScope"] for entry in raw["indexes"]} == {"COLLECTION"}
+    assert len(set(declared())) == len(declared())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Query("jobs"),
+        Query("jobs", (Filter("a", "==", 1),)),
+        Query("jobs", (Filter("a", "==", 1), Filter("b", "==", 2))),
+        Query("jobs", (), (("a", "asc"),)),
+        Query("jobs", (), (("a", "desc"),)),
+        Query("jobs", (Filter("a", ">=", 1), Filter("a", "<", 2)), (("a", "asc"),)),
+    ],
+)
+def test_equalities_or_one_field_need_no_declaration(asked: Query) -> None:
+    require_index(asked)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Query("jobs", (Filter("a", "==", 1),), (("b", "asc"),)),
+        Query("jobs", (Filter("a", "==", 1), Filter("b", "<", 1)), (("b", "asc"),)),
+        Query("jobs", (), (("a", "asc"), ("b", "asc"))),
+        Query("nothing", (Filter("state", "==", 1),), (("permit_due_at", "asc"),)),
+        Query("jobs", (Filter("state", "==", 1),), (("permit_due_at", "desc"),)),
+    ],
+)
+def test_everything_else_must_be_declared(asked: Query) -> None:
+    with pytest.raises(UndeclaredIndex, match=r"firestore\.indexes\.json"):
+        require_index(asked)
+
+
+QUERIES = [ask for name, ask in inspect.getmembers(queries, inspect.isfunction) if asks(name, ask)]
+
+
+@pytest.mark.parametrize("ask", QUERIES, ids=lambda ask: ask.__name__)
+def test_every_query_of_the_control_plane_is_served(ask: Callable[..., Query]) -> None:
+    parameters = inspect.signature(ask).parameters.values()
+    asked = ask(*(SAMPLES[parameter.annotation] for parameter in parameters))
+    require_index(asked.page(4, "a cursor does not matter"))

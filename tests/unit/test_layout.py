@@ -1,0 +1,90 @@
+"""The shape of the tree: what a stray file would break without a word."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE_ROOTS = ("functions", "cli", "worker")
+FOLDERS = {
+    *SOURCE_ROOTS,
+    "benchmarks",
+    "docs",
+    "examples",
+    "infra",
+    "requirements",
+    "tests",
+}
+BUILT = {"build", "dist"}
+PORTIONS = {"core", "adapters", "functions", "xm", "xm_cloud", "cli", "local", "worker"}
+LANGUAGES = {".py", ".sh", ".tf", ".js", ".css", ".html"}
+LONGEST = 450
+
+
+def source_files() -> list[Path]:
+    paths = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))
+    return [path for path in paths if path.suffix in LANGUAGES and not is_hidden(path)]
+
+
+def is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+
+
+@pytest.mark.parametrize("root", SOURCE_ROOTS)
+def test_xmcloud_is_a_namespace_in_every_root(root: str) -> None:
+    """A module at that level would hide the portions of the other roots, or fall outside all."""
+    assert [path.name for path in (ROOT / root / "xmcloud").iterdir() if path.is_file()] == []
+
+
+def test_only_known_folders_stand_at_the_top() -> None:
+    seen = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] not in "._"}
+    assert seen - BUILT <= FOLDERS
+
+
+def test_the_functions_source_holds_one_module_that_only_re_exports() -> None:
+    modules = sorted((ROOT / "functions").glob("*.py"))
+    assert [path.name for path in modules] == ["main.py"]
+    docstring, *statements = ast.parse(modules[0].read_text()).body
+    assert isinstance(docstring, ast.Expr)
+    assert [ast.unparse(node) for node in statements if not re_exports(node)] == []
+
+
+def re_exports(node: ast.stmt) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.level == 0 and str(node.module).startswith("xmcloud.functions")
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+
+
+def test_no_source_file_is_too_long() -> None:
+    lengths = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in source_files()}
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
+
+
+def test_the_wheel_holds_every_portion_and_no_top_level_module(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.iterdir()
+    packed = {name for name in ZipFile(wheel).namelist() if not name.startswith("xmcloud-0")}
+    expected = {
+        path.relative_to(ROOT / root).as_posix()
+        for root in SOURCE_ROOTS
+        for path in (ROOT / root / "xmcloud").rglob("*")
+        if path.is_file() and path.name[0] != "." and "__pycache__" not in path.parts
+    }
+    assert packed == expected
+    assert {name.split("/")[1] for name in packed} == PORTIONS
+
+
+def test_starting_the_command_line_imports_nothing_slow() -> None:
+    program = (
+        "import sys; before = set(sys.modules); import xmcloud.cli.main; "
+        "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before}))"
+    )
+    run = [sys.executable, "-c", program]
+    loaded = set(subprocess.run(run, check=True, capture_output=True, text=True).stdout.split())
+    assert "click" in loaded
+    assert loaded & {"pydantic", "httpx", "rich", "google"} == set()

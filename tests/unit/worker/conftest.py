@@ -1,0 +1,17 @@
+from collections.abc import Iterator
+
+import pytest
+
+from xmcloud.worker.family import set_subreaper
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _no_subreaper_afterwards() -> Iterator[None]:
+    """Orphans of other tests are not for this process to collect."""
+    yield
+    set_subreaper(False)

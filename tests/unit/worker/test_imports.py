@@ -1,0 +1,14 @@
+"""What an idle worker keeps in memory."""
+
+import subprocess
+import sys
+
+
+def test_a_worker_loads_nothing_of_google_and_no_server() -> None:
+    program = (
+        "import sys, xmcloud.worker.main; print(*{name.split('.')[0] for name in sys.modules})"
+    )
+    run = [sys.executable, "-c", program]
+    loaded = set(subprocess.run(run, check=True, capture_output=True, text=True).stdout.split())
+    assert "httpx" in loaded
+    assert loaded & {"google", "grpc", "fastapi", "starlette", "sqlite3", "rich"} == set()

@@ -1,0 +1,203 @@
+"""From a definition to a plan; without a control plane."""
+
+import asyncio
+import errno
+import io
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xmcloud.core.models import (
+    Attempt,
+    Command,
+    Job,
+    JobSpec,
+    JobState,
+    PythonSource,
+    Reason,
+    ReasonCode,
+)
+from xmcloud.worker.cache import BlobCache
+from xmcloud.worker.client import ApiClient
+from xmcloud.worker.disk import DiskFull, noticing_full_disk, shortage
+from xmcloud.worker.environments import Environments
+from xmcloud.worker.preparation import Preparation, SetupFailed, base_environment
+
+pytestmark = pytest.mark.anyio
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+DIGEST = "0" * 64
+BASE = {"PATH": "/bin", "PYTHONPATH": "/else", "HOME": "/home"}
+
+
+def job(executable: Any, **spec: Any) -> Job:
+    attempt = Attempt(fence=2, worker="ant", session="s" * 16, claimed_at=NOW)
+    return Job(
+        id="a" * 16,
+        experiment_id="e" * 16,
+        unit=3,
+        name="train",
+        spec=JobSpec(executable=executable, **spec),
+        state=JobState.STARTING,
+        fence=2,
+        reason=Reason(code=ReasonCode.CLAIMED, message="claimed"),
+        queue="default",
+        position=1,
+        attempts=(attempt,),
+        created_at=NOW,
+        updated_at=NOW,
+        batch=DIGEST,
+    )
+
+
+async def no_step(name: str, argv: Sequence[str]) -> None:
+    process = await asyncio.create_subprocess_exec(*argv)
+    assert await process.wait() == 0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "attempt"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def preparation(tmp_path: Path, anyio_backend: str) -> Preparation:
+    """Blobs are those that are cached already: nothing listens at the address."""
+    blobs = BlobCache(tmp_path / "cache", ApiClient("http://127.0.0.1:1", "token"))
+    return Preparation(blobs, Environments(tmp_path / "cache"), BASE)
+
+
+def cache_archive(tmp_path: Path, *members: tarfile.TarInfo) -> None:
+    blobs = tmp_path / "cache" / "blobs"
+    blobs.mkdir(parents=True)
+    with tarfile.open(blobs / DIGEST, "w:gz") as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO(b"x" * member.size))
+
+
+def member(name: str, **fields: Any) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    for key, value in fields.items():
+        setattr(info, key, value)
+    return info
+
+
+async def test_a_command_runs_as_it_stands(preparation: Preparation, folder: Path) -> None:
+    command = Command(command=("echo", "a b"), directory="/tmp")
+    arguments = [{"name": "lr", "value": 0.1}, {"value": "x"}]
+    plan = await preparation.plan(job(command, arguments=arguments), folder, no_step)
+    assert list(plan.argv) == ["echo", "a b", "--lr=0.1", "x"]
+    assert plan.directory == Path("/tmp")
+
+
+async def test_a_process_learns_which_job_it_is(preparation: Preparation, folder: Path) -> None:
+    own = {"HOME": "/else", "XMCLOUD_JOB_ID": "mine", "PYTHONUNBUFFERED": "0"}
+    plan = await preparation.plan(job(Command(command=("x",)), environment=own), folder, no_step)
+    assert plan.environment == {
+        **BASE,
+        "HOME": "/else",
+        "PYTHONUNBUFFERED": "0",
+        "XMCLOUD_EXPERIMENT_ID": "e" * 16,
+        "XMCLOUD_JOB_ID": "a" * 16,
+        "XMCLOUD_UNIT": "3",
+        "XMCLOUD_JOB_NAME": "train",
+        "XMCLOUD_ATTEMPT": "2",
+        "XMCLOUD_RESULTS": str(folder / "results.json"),
+    }
+
+
+def test_the_workers_secrets_stay_with_it() -> None:
+    inherited = {"PATH": "/bin", "XMCLOUD_TOKEN": "secret", "XMCLOUD_PROCESS_MARK": "mark"}
+    assert base_environment(inherited) == {"PATH": "/bin", "XMCLOUD_PROCESS_MARK": "mark"}
+
+
+@pytest.mark.parametrize("directory", ["relative", "/no/such/folder"])
+async def test_a_missing_directory_is_named(
+    preparation: Preparation, folder: Path, directory: str
+) -> None:
+    command = Command(command=("x",), directory=directory)
+    with pytest.raises(SetupFailed, match=directory):
+        await preparation.plan(job(command), folder, no_step)
+
+
+async def test_source_is_unpacked_for_each_attempt(
+    preparation: Preparation, folder: Path, tmp_path: Path
+) -> None:
+    cache_archive(tmp_path, member("src/train.py", size=3, mode=0o755))
+    source = PythonSource(archive=DIGEST, directory="src", entrypoint=("python", "train.py"))
+    plan = await preparation.plan(job(source), folder, no_step)
+    assert plan.directory == folder / "work" / "src"
+    assert (plan.directory / "train.py").read_bytes() == b"xxx"
+    assert "PYTHONPATH" not in plan.environment
+    prefix, rest = plan.environment["PATH"].split(os.pathsep)
+    assert prefix == f"{plan.environment['VIRTUAL_ENV']}/bin"
+    assert rest == "/bin"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        member("../outside", size=1),
+        member("link", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        member("pipe", type=tarfile.FIFOTYPE),
+    ],
+    ids=["path", "link", "device"],
+)
+async def test_an_archive_cannot_reach_outside(
+    preparation: Preparation, folder: Path, tmp_path: Path, bad: tarfile.TarInfo
+) -> None:
+    cache_archive(tmp_path, bad)
+    source = PythonSource(archive=DIGEST, entrypoint=("x",))
+    with pytest.raises(SetupFailed, match="unpack"):
+        await preparation.plan(job(source), folder, no_step)
+    assert not (folder / "outside").exists()
+
+
+@pytest.mark.parametrize("directory", ["missing", "..", "/"])
+async def test_a_directory_that_is_not_in_the_archive_is_named(
+    preparation: Preparation, folder: Path, tmp_path: Path, directory: str
+) -> None:
+    cache_archive(tmp_path, member("a", size=1))
+    source = PythonSource(archive=DIGEST, directory=directory, entrypoint=("x",))
+    with pytest.raises(SetupFailed, match=f"no folder '{directory}'"):
+        await preparation.plan(job(source), folder, no_step)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB; skips where one may not be mounted."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "xmcloud-test", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a file system of its own: needs the right to mount (root)")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+async def test_a_full_disk_is_told_from_other_errors(
+    preparation: Preparation, small_disk: Path, tmp_path: Path
+) -> None:
+    cache_archive(tmp_path, member("big", size=1_000_000))
+    source = PythonSource(archive=DIGEST, entrypoint=("x",))
+    with pytest.raises(DiskFull, match="no space is left"), noticing_full_disk():
+        await preparation.plan(job(source), small_disk, no_step)
+    with pytest.raises(PermissionError), noticing_full_disk():
+        raise PermissionError(errno.EACCES, "no")
+
+
+def test_a_device_without_room_is_a_full_disk() -> None:
+    with pytest.raises(DiskFull), noticing_full_disk(), Path("/dev/full").open("wb", 0) as file:
+        file.write(b"x")
+
+
+def test_a_shortage_names_the_place(tmp_path: Path) -> None:
+    assert shortage([tmp_path], 0) == ""
+    assert str(tmp_path) in shortage([tmp_path], 2**60)
