@@ -2,7 +2,7 @@
 
 import shlex
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias, Union
@@ -57,6 +57,10 @@ class SequentialArgs:
         # A keyword's key is its name, a positional argument's is its number: a dict keeps the
         # first position of a key whose value is replaced.
         self._entries: dict[str | int, Any] = {}
+
+    def items(self) -> ItemsView[str | int, Any]:
+        """Keywords by name and positional arguments by number, in order."""
+        return self._entries.items()
 
     @classmethod
     def from_collection(cls, collection: UserArgs) -> "SequentialArgs":

@@ -57,6 +57,11 @@ def random_id() -> str:
     return _id(secrets.token_bytes(10))
 
 
+def job_id(experiment: str, key: str, index: int) -> str:
+    """The id of a job by the idempotency key of its batch and its place there."""
+    return derived_id("job", experiment, key, index)
+
+
 def derived_id(*parts: str | int) -> str:
     """The id that the same parts always give: creation by key is idempotent by construction."""
     return _id(hashlib.sha256("\0".join(map(str, parts)).encode()).digest())

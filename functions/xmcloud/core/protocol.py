@@ -72,6 +72,14 @@ class NewExperiment(Model):
     notes: Annotated[str, Field(max_length=20_000)] = ""
 
 
+class EditExperiment(Model):
+    """Fields that are absent stay as they are."""
+
+    title: Title | None = None
+    tags: Annotated[tuple[Title, ...], Field(max_length=50)] | None = None
+    notes: Annotated[str, Field(max_length=20_000)] | None = None
+
+
 class NewJob(Model):
     """A job to be made."""
 

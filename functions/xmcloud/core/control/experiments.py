@@ -25,11 +25,12 @@ from xmcloud.core.models import (
     ReasonCode,
     Waiting,
 )
-from xmcloud.core.names import derived_id
+from xmcloud.core.names import derived_id, job_id
 from xmcloud.core.ports import PreconditionFailed
 from xmcloud.core.protocol import (
     BATCH_LIMIT,
     CloneExperiment,
+    EditExperiment,
     Experiments,
     ExperimentStatus,
     Jobs,
@@ -121,7 +122,7 @@ def _new_jobs(
     position = position_at(now)
     return [
         Job(
-            id=derived_id("job", experiment.id, key, index),
+            id=job_id(experiment.id, key, index),
             experiment_id=experiment.id,
             unit=experiment.units + index + 1,
             name=entry.name,
@@ -232,6 +233,21 @@ async def _status(plane: ControlPlane, experiment: Experiment) -> ExperimentStat
     )
     states = {state: count for state, count in zip(JobState, counts, strict=True) if count}
     return ExperimentStatus(experiment=experiment, states=states)
+
+
+async def edit_experiment(plane: ControlPlane, id: str, request: EditExperiment) -> Experiment:
+    """Changes what people say about it."""
+    changes = request.model_dump(exclude_none=True)
+    for attempt in range(TRIES):
+        stored = await EXPERIMENTS.get(plane.store, id)
+        edited = stored.item.evolve(**changes)
+        try:
+            await plane.store.commit([EXPERIMENTS.replace(stored, edited)])
+        except PreconditionFailed:
+            await backoff(attempt)
+            continue
+        return edited
+    raise Contended(f"Experiment {id}")
 
 
 async def list_experiments(plane: ControlPlane, limit: int, cursor: str | None) -> Experiments:

@@ -1,0 +1,342 @@
+"""The control plane's HTTP API as typed calls."""
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from urllib.parse import quote, urlsplit
+
+from pydantic import ValidationError
+
+from xmcloud.core.errors import Unauthorized, Unavailable, XmcloudError
+from xmcloud.core.models import Experiment, Job, Model, QueueState
+from xmcloud.core.protocol import (
+    Act,
+    Acted,
+    Changes,
+    CloneExperiment,
+    EditExperiment,
+    EditJob,
+    Enqueue,
+    Experiments,
+    ExperimentStatus,
+    Health,
+    Jobs,
+    LogSlice,
+    Move,
+    NewExperiment,
+    NewQueue,
+    NewUnits,
+    Problem,
+    Queues,
+    QueueStatus,
+    Sessions,
+    Stop,
+)
+from xmcloud.xm_cloud.places import address
+from xmcloud.xm_cloud.problems import error_of
+
+if TYPE_CHECKING:
+    import httpx
+
+M = TypeVar("M", bound=Model)
+Method = Literal["GET", "HEAD", "PUT", "POST", "PATCH"]
+Query = Mapping[str, str | int | float | None]
+
+ATTEMPTS = 5
+FIRST_DELAY = 0.05
+ANSWER_SECONDS = 60.0
+"""How long an answer may take, beyond the wait that was asked for."""
+
+BUSY = frozenset({502, 503})
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class Client:
+    """Speaks to one control plane; may be used by several threads at once.
+
+    Requests that are safe to repeat are repeated a few times over about a second. Every method
+    raises the class of `xmcloud.core.errors` that the answer names, and `Unavailable` when there
+    is no answer.
+    """
+
+    def __init__(
+        self, url: str, token: str, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._http = _http_client(self.url, token)
+        self._sleep = sleep
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connections, also those of requests under way in other threads."""
+        self._http.close()
+
+    def health(self) -> Health:
+        return self._get(Health, "/v1/health")
+
+    def create_experiment(self, new: NewExperiment, key: str | None = None) -> Experiment:
+        """The same key with the same request gives the same experiment."""
+        return self._create(Experiment, "/v1/experiments", new, key)
+
+    def experiments(self, limit: int = 50, cursor: str | None = None) -> Experiments:
+        """A page, the newest first."""
+        return self._get(Experiments, "/v1/experiments", {"limit": limit, "cursor": cursor})
+
+    def experiment(self, id: str) -> ExperimentStatus:
+        """By its id or the beginning of it."""
+        return self._get(ExperimentStatus, f"/v1/experiments/{_part(id)}")
+
+    def edit_experiment(self, id: str, edit: EditExperiment) -> Experiment:
+        """Changes the title, tags or notes; fields that were not set stay as they are."""
+        return self._edit(Experiment, f"/v1/experiments/{_part(id)}", edit)
+
+    def add_units(self, experiment: str, new: NewUnits, key: str | None = None) -> list[Job]:
+        """The jobs, in the order of the request."""
+        return self._create(Jobs, f"/v1/experiments/{_part(experiment)}/units", new, key).jobs
+
+    def jobs_of(self, experiment: str, page: int = 200) -> Iterator[Job]:
+        """All jobs of the experiment, in order of unit; asks page by page."""
+        return self._pages(f"/v1/experiments/{_part(experiment)}/jobs", page)
+
+    def changes(
+        self, experiment: str, since: str | None = None, wait_seconds: float = 0
+    ) -> Changes:
+        """Jobs that changed since the cursor, all without one; waits for the first change."""
+        return self._get(
+            Changes,
+            f"/v1/experiments/{_part(experiment)}/changes",
+            {"since": since, "wait_seconds": wait_seconds},
+            wait_seconds,
+        )
+
+    def clone_experiment(
+        self, id: str, clone: CloneExperiment, key: str | None = None
+    ) -> Experiment:
+        """A new experiment with the same jobs, as drafts."""
+        return self._create(Experiment, f"/v1/experiments/{_part(id)}/clone", clone, key)
+
+    def stop_experiment(self, id: str, stop: Stop) -> Acted:
+        return self._send(Acted, "POST", f"/v1/experiments/{_part(id)}/stop", stop)
+
+    def reset_experiment(self, id: str, act: Act) -> Acted:
+        return self._send(Acted, "POST", f"/v1/experiments/{_part(id)}/reset", act)
+
+    def enqueue_experiment(self, id: str, enqueue: Enqueue) -> Acted:
+        return self._send(Acted, "POST", f"/v1/experiments/{_part(id)}/enqueue", enqueue)
+
+    def dequeue_experiment(self, id: str, act: Act) -> Acted:
+        return self._send(Acted, "POST", f"/v1/experiments/{_part(id)}/dequeue", act)
+
+    def job(self, id: str) -> Job:
+        """By its id or the beginning of it."""
+        return self._get(Job, f"/v1/jobs/{_part(id)}")
+
+    def edit_job(self, id: str, edit: EditJob) -> Job:
+        """Changes a draft; fields that were not set stay as they are."""
+        return self._edit(Job, f"/v1/jobs/{_part(id)}", edit)
+
+    def clone_job(self, id: str, clone: CloneExperiment, key: str | None = None) -> Experiment:
+        """A new experiment with that one job, as a draft."""
+        return self._create(Experiment, f"/v1/jobs/{_part(id)}/clone", clone, key)
+
+    def stop_job(self, id: str, stop: Stop) -> Job:
+        return self._send(Job, "POST", f"/v1/jobs/{_part(id)}/stop", stop)
+
+    def reset_job(self, id: str, act: Act) -> Job:
+        return self._send(Job, "POST", f"/v1/jobs/{_part(id)}/reset", act)
+
+    def enqueue_job(self, id: str, enqueue: Enqueue) -> Job:
+        return self._send(Job, "POST", f"/v1/jobs/{_part(id)}/enqueue", enqueue)
+
+    def dequeue_job(self, id: str, act: Act) -> Job:
+        return self._send(Job, "POST", f"/v1/jobs/{_part(id)}/dequeue", act)
+
+    def move_job(self, id: str, move: Move) -> Job:
+        return self._send(Job, "POST", f"/v1/jobs/{_part(id)}/move", move)
+
+    def log(
+        self, job: str, fence: int | None = None, offset: int = 0, wait_seconds: float = 0
+    ) -> LogSlice:
+        """Output from byte `offset` on, of the newest attempt without a fence; waits for some."""
+        return self._get(
+            LogSlice,
+            f"/v1/jobs/{_part(job)}/log",
+            {"fence": fence, "offset": offset, "wait_seconds": wait_seconds},
+            wait_seconds,
+        )
+
+    def queues(self) -> list[QueueStatus]:
+        return self._get(Queues, "/v1/queues").queues
+
+    def queue(self, name: str) -> QueueStatus:
+        return self._get(QueueStatus, f"/v1/queues/{_part(name)}")
+
+    def create_queue(self, new: NewQueue, key: str | None = None) -> QueueState:
+        return self._create(QueueState, "/v1/queues", new, key)
+
+    def pause_queue(self, name: str, act: Act) -> QueueState:
+        return self._send(QueueState, "POST", f"/v1/queues/{_part(name)}/pause", act)
+
+    def resume_queue(self, name: str, act: Act) -> QueueState:
+        return self._send(QueueState, "POST", f"/v1/queues/{_part(name)}/resume", act)
+
+    def queue_jobs(self, name: str, page: int = 200) -> Iterator[Job]:
+        """What waits in the queue, in order; asks page by page."""
+        return self._pages(f"/v1/queues/{_part(name)}/jobs", page)
+
+    def workers(self) -> Sessions:
+        """The sessions of workers that are connected."""
+        return self._get(Sessions, "/v1/workers")
+
+    def has_blob(self, digest: str) -> bool:
+        response = self._request("HEAD", f"/v1/blobs/{digest}")
+        if response.status_code == 404:
+            return False
+        self._raise_problem(response)
+        return True
+
+    def put_blob(self, digest: str, data: bytes) -> None:
+        """Idempotent; the control plane checks the digest."""
+        self._raise_problem(
+            self._request(
+                "PUT",
+                f"/v1/blobs/{digest}",
+                body=data,
+                headers={"Content-Type": "application/octet-stream"},
+            )
+        )
+
+    def get_blob(self, digest: str) -> bytes:
+        response = self._request("GET", f"/v1/blobs/{digest}")
+        self._raise_problem(response)
+        return response.content
+
+    def _get(self, model: type[M], path: str, query: Query | None = None, wait: float = 0) -> M:
+        return self._answer(model, "GET", path, query=query, wait=wait)
+
+    def _send(self, model: type[M], method: Method, path: str, body: Model) -> M:
+        return self._answer(model, method, path, body=body.model_dump_json().encode())
+
+    def _edit(self, model: type[M], path: str, edit: Model) -> M:
+        body = edit.model_dump_json(include=edit.model_fields_set).encode()
+        return self._answer(model, "PATCH", path, body=body)
+
+    def _create(self, model: type[M], path: str, body: Model, key: str | None) -> M:
+        return self._answer(
+            model,
+            "POST",
+            path,
+            body=body.model_dump_json().encode(),
+            headers={"Idempotency-Key": key or uuid.uuid4().hex},
+        )
+
+    def _pages(self, path: str, limit: int) -> Iterator[Job]:
+        cursor: str | None = None
+        while True:
+            page = self._get(Jobs, path, {"limit": limit, "cursor": cursor})
+            yield from page.jobs
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    def _answer(self, model: type[M], method: Method, path: str, **request: Any) -> M:
+        response = self._request(method, path, **request)
+        self._raise_problem(response)
+        try:
+            return model.model_validate_json(response.content)
+        except ValidationError:
+            raise self._unavailable("answered with something else than this version") from None
+
+    def _request(
+        self,
+        method: Method,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait: float = 0,
+    ) -> "httpx.Response":
+        import httpx
+
+        headers = {"Content-Type": "application/json", **(headers or {})}
+        repeatable = method in ("GET", "HEAD", "PUT") or "Idempotency-Key" in headers
+        for attempt in range(ATTEMPTS):
+            last = attempt == ATTEMPTS - 1
+            try:
+                response = self._http.request(
+                    method,
+                    path,
+                    params={k: v for k, v in (query or {}).items() if v is not None},
+                    content=body,
+                    headers=headers,
+                    timeout=httpx.Timeout(ANSWER_SECONDS, connect=10, read=ANSWER_SECONDS + wait),
+                )
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                if last:
+                    raise self._unavailable("does not answer") from None
+            except httpx.TransportError as error:
+                if last or not repeatable:
+                    raise self._unavailable(f"broke off ({type(error).__name__})") from None
+            else:
+                if last or not repeatable or response.status_code not in BUSY:
+                    return response
+            self._sleep(FIRST_DELAY * 2**attempt * random.uniform(0.5, 1.5))  # noqa: S311
+        raise AssertionError("unreachable")
+
+    def _unavailable(self, what: str) -> Unavailable:
+        return Unavailable(
+            f"The control plane at {self.url} {what}.",
+            "Start it with `xmcloud up`, or set XMCLOUD_URL to the right address.",
+        )
+
+    def _raise_problem(self, response: "httpx.Response") -> None:
+        if response.status_code < 400:
+            return
+        try:
+            error = error_of(Problem.model_validate_json(response.content))
+        except ValidationError:
+            error = self._without_problem(response.status_code)
+        raise error
+
+    def _without_problem(self, status: int) -> XmcloudError:
+        if status == 401:
+            return Unauthorized(f"The control plane at {self.url} did not accept the token.")
+        if status in BUSY or status == 504:
+            return self._unavailable(f"is not ready (HTTP {status})")
+        return self._unavailable(f"answered HTTP {status}, not as xmcloud does")
+
+
+def _part(name: str) -> str:
+    """One segment of a path, whatever the name holds."""
+    return quote(name, safe="") or "%20"
+
+
+def _http_client(url: str, token: str) -> "httpx.Client":
+    import httpx
+
+    parts = urlsplit(url)
+    return httpx.Client(
+        base_url=url,
+        headers={"Authorization": f"Bearer {token}"} if token else {},
+        # Without TLS there is nothing to verify, and loading the certificates takes 30 ms.
+        verify=parts.scheme == "https",
+        trust_env=parts.hostname not in LOOPBACK,
+        limits=httpx.Limits(max_connections=32, max_keepalive_connections=8),
+    )
+
+
+def connect() -> Client:
+    """A client of the control plane that the environment or this machine's files name.
+
+    Raises `Unavailable` or `Unauthorized` when there is none, or no safe token for it.
+    """
+    place = address()
+    return Client(place.url, place.token)

@@ -1,0 +1,72 @@
+"""How a job is shown: its parameters, how long it ran, what came of it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from pydantic import JsonValue
+
+from xmcloud.core.arguments import render
+from xmcloud.core.models import Job, JobState
+
+LONGEST = 60
+
+
+def parameters(job: Job) -> str:
+    """Flags as `name=value`, positional arguments as they are."""
+    words = []
+    for argument in job.spec.arguments:
+        if argument.name is None:
+            words += render([argument])
+        elif argument.value is not None:
+            words.append(f"{argument.name}={short(argument.value)}")
+    return " ".join(words)
+
+
+def short(value: JsonValue) -> str:
+    """A value in a few characters; numbers with four significant digits."""
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e4 or value != int(value) else f"{value:g}"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def duration(job: Job, now: datetime | None = None) -> str:
+    """How long the newest attempt ran; empty before it began."""
+    if not job.attempts or (began := job.attempts[-1].started_at) is None:
+        return ""
+    over = job.attempts[-1].finished_at or now or datetime.now(UTC)
+    seconds = max(0.0, (over - began).total_seconds())
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def results(job: Job) -> str:
+    return " ".join(f"{name}={short(value)}" for name, value in job.results.items())
+
+
+def outcome(job: Job) -> str:
+    """The state, and why where that asks for a reason."""
+    if job.state in (JobState.FAILED, JobState.STOPPED):
+        return f"{job.state}: {job.reason.message}"
+    return job.state.value
+
+
+def summary(jobs: Iterable[Job]) -> str:
+    """`3 running, 1 failed`, in the order of a job's life."""
+    counts = Counter(job.state for job in jobs)
+    return ", ".join(f"{counts[state]} {state}" for state in JobState if counts[state])
+
+
+def final_table(jobs: Sequence[Job]) -> list[list[str]]:
+    """A heading and a row a unit, with a column for each result."""
+    names = list(dict.fromkeys(name for job in jobs for name in job.results))
+    rows = [["unit", "parameters", *names, "duration", "status"]]
+    for job in jobs:
+        values = [short(job.results[name]) if name in job.results else "" for name in names]
+        rows.append([str(job.unit), parameters(job), *values, duration(job), outcome(job)])
+    return rows
