@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from xmcloud.core.errors import Unauthorized
+from xmcloud.core.errors import Unauthorized, XmcloudError
 from xmcloud.local.emulators import EmulatorAddresses
 
 Profile = Literal["embedded", "emulators"]
@@ -31,19 +31,40 @@ class Control:
         return int(self.url.rpartition(":")[2])
 
 
+class UnusableHome(XmcloudError):
+    """The folder cannot be made, or not be written to."""
+
+    slug, title, status = "unusable-home", "The home folder is not usable", 422
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(
+            f"The folder {path} cannot be used: {why}.",
+            "Set XMCLOUD_HOME to a folder of your own on this machine's disk.",
+        )
+
+
 class Home:
     """The files that clients, workers and `xmcloud up` find each other by."""
 
     def __init__(self, path: Path) -> None:
+        """Raises UnusableHome for a path that is no folder."""
         self.path = path.expanduser().absolute()
+        if self.path.exists() and not self.path.is_dir():
+            raise UnusableHome(self.path, "it is a file")
 
     def prepare(self) -> None:
-        """Make the folder and the token. Raises Unauthorized for a token that others can read."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.path.chmod(0o700)
+        """Make the folder and the token.
+
+        Raises UnusableHome, and Unauthorized for a token that others can read.
+        """
         token = self.path / "token"
-        if not token.exists():
-            self._make_token(token)
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.chmod(0o700)
+            if not token.exists():
+                self._make_token(token)
+        except OSError as error:
+            raise UnusableHome(self.path, os.strerror(error.errno or 0)) from error
         about = token.stat()
         if about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o077:
             raise Unauthorized(
@@ -58,7 +79,7 @@ class Home:
             found = json.loads((self.path / "control.json").read_bytes())
             control = Control(found["url"], found["profile"])
             return control if control.port else None
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def announce(self, control: Control) -> None:

@@ -101,9 +101,11 @@ class Client:
         """The jobs, in the order of the request."""
         return self._create(Jobs, f"/v1/experiments/{_part(experiment)}/units", new, key).jobs
 
-    def jobs_of(self, experiment: str, page: int = 200) -> Iterator[Job]:
-        """All jobs of the experiment, in order of unit; asks page by page."""
-        return self._pages(f"/v1/experiments/{_part(experiment)}/jobs", page)
+    def jobs_of(
+        self, experiment: str, page: int = 200, *, unit: int | None = None
+    ) -> Iterator[Job]:
+        """All jobs of the experiment, or of one unit, in order of unit; asks page by page."""
+        return self._pages(f"/v1/experiments/{_part(experiment)}/jobs", page, unit=unit)
 
     def changes(
         self, experiment: str, since: str | None = None, wait_seconds: float = 0
@@ -237,10 +239,10 @@ class Client:
             headers={"Idempotency-Key": key or uuid.uuid4().hex},
         )
 
-    def _pages(self, path: str, limit: int) -> Iterator[Job]:
+    def _pages(self, path: str, limit: int, **query: int | None) -> Iterator[Job]:
         cursor: str | None = None
         while True:
-            page = self._get(Jobs, path, {"limit": limit, "cursor": cursor})
+            page = self._get(Jobs, path, {**query, "limit": limit, "cursor": cursor})
             yield from page.jobs
             cursor = page.cursor
             if cursor is None:

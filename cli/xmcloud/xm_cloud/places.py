@@ -22,7 +22,7 @@ class Address:
 
 def home(environ: Mapping[str, str] = os.environ) -> Path:
     """Where the control plane of this machine keeps its files."""
-    return Path(environ.get("XMCLOUD_HOME") or Path.home() / ".local/share/xmcloud")
+    return Path(environ.get("XMCLOUD_HOME") or "~/.local/share/xmcloud").expanduser()
 
 
 def address(environ: Mapping[str, str] = os.environ) -> Address:
@@ -53,6 +53,8 @@ def _started_here(path: Path) -> str:
         url = json.loads(path.read_bytes())["url"]
     except FileNotFoundError:
         raise Unavailable("No control plane is known on this machine.", START) from None
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read: {error.strerror}.", START) from None
     except (ValueError, KeyError, TypeError):
         raise Unavailable(f"{path} names no control plane.", f"Remove it. {START}") from None
     return _checked(str(url), str(path))
@@ -65,6 +67,8 @@ def _token(path: Path) -> str:
             token = file.read().strip()
     except FileNotFoundError:
         raise Unauthorized(f"There is no token in {path}.", START) from None
+    except OSError as error:
+        raise Unauthorized(f"{path} cannot be read: {error.strerror}.", START) from None
     if about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o077:
         raise Unauthorized(
             f"The token in {path} is readable or owned by somebody else.",

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from xmcloud.core.arguments import render
 from xmcloud.core.models import Job, JobState
+from xmcloud.xm_cloud import times
 
 LONGEST = 60
 
@@ -37,12 +38,7 @@ def duration(job: Job, now: datetime | None = None) -> str:
     if not job.attempts or (began := job.attempts[-1].started_at) is None:
         return ""
     over = job.attempts[-1].finished_at or now or datetime.now(UTC)
-    seconds = max(0.0, (over - began).total_seconds())
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    return times.duration((over - began).total_seconds())
 
 
 def results(job: Job) -> str:

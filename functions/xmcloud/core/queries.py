@@ -6,7 +6,7 @@ from xmcloud.core.models import JobState, sortable
 from xmcloud.core.ports import Filter, Query
 
 
-def _equal(**fields: str | bool) -> tuple[Filter, ...]:
+def _equal(**fields: str | int) -> tuple[Filter, ...]:
     return tuple(Filter(name, "==", value) for name, value in fields.items())
 
 
@@ -23,6 +23,11 @@ def queues() -> Query:
 def jobs_of(experiment: str) -> Query:
     """In order of unit."""
     return Query("jobs", _equal(experiment_id=experiment), (("unit", "asc"),))
+
+
+def jobs_of_unit(experiment: str, unit: int) -> Query:
+    """The jobs of one unit."""
+    return Query("jobs", _equal(experiment_id=experiment, unit=unit))
 
 
 def jobs_in_state(experiment: str, state: JobState) -> Query:

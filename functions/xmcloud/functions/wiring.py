@@ -89,15 +89,15 @@ def _embedded(home: Path, clock: SystemClock, alarms: Alarms, lease: timedelta) 
 
 
 def _gcp(clock: SystemClock, alarms: Alarms, lease: timedelta) -> ControlPlane:
+    project, bucket = _required("GOOGLE_CLOUD_PROJECT"), _required("XMCLOUD_BUCKET")
     from xmcloud.adapters.gcp.firestore import FirestoreStore
     from xmcloud.adapters.gcp.pubsub import PubSubQueue
     from xmcloud.adapters.gcp.storage import GcsBlobs
 
-    project = _required("GOOGLE_CLOUD_PROJECT")
     return ControlPlane(
         store=FirestoreStore(project),
         queue=PubSubQueue(project),
-        blobs=GcsBlobs(_required("XMCLOUD_BUCKET"), project),
+        blobs=GcsBlobs(bucket, project),
         clock=clock,
         lease=lease,
         heartbeat=lease / 3,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xmcloud.core.errors import Unauthorized
-from xmcloud.local.home import Control, Home
+from xmcloud.local.home import Control, Home, UnusableHome
 from xmcloud.xm_cloud.places import address
 
 
@@ -83,3 +83,11 @@ def test_the_lock_can_be_taken_again(home: Home) -> None:
     for _ in range(2):
         with home.locked(nullcontext()):
             pass
+
+
+def test_a_file_is_no_home(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnusableHome, match="it is a file"):
+        Home(tmp_path / "file")
+    with pytest.raises(UnusableHome, match="Not a directory"):
+        Home(tmp_path / "file" / "home").prepare()

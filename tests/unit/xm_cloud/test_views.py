@@ -39,12 +39,12 @@ def test_lines_say_what_changed_and_end_with_a_table() -> None:
         "[3] queued",
         "[1] running",
         "[1] completed 1.0 s accuracy=0.9712",
-        "[2] failed: exit code 1 1:15",
+        "[2] failed: exit code 1 1 min 15 s",
         "[3] stopped: enough 1.0 s steps=7",
-        "unit  parameters                          accuracy  steps  duration  status",
-        "1     lr=0.001 layers=[1, 2] name=[red]x  0.9712           1.0 s     completed",
-        "2     lr=1                                                 1:15      failed: exit code 1",
-        "3                                                   7      1.0 s     stopped: enough",
+        "unit  parameters                          accuracy  steps  duration    status",
+        "1     lr=0.001 layers=[1, 2] name=[red]x  0.9712           1.0 s       completed",
+        "2     lr=1                                                 1 min 15 s  failed: exit code 1",
+        "3                                                   7      1.0 s       stopped: enough",
         "1 completed, 1 failed, 1 stopped",
     ]
 
@@ -112,4 +112,4 @@ def test_durations() -> None:
     assert duration(job(1)) == ""
     assert duration(job(1, JobState.STARTING)) == ""
     assert duration(job(1, JobState.RUNNING), now=BEGAN) == "0.0 s"
-    assert duration(job(1, JobState.COMPLETED, seconds=3725)) == "1:02:05"
+    assert duration(job(1, JobState.COMPLETED, seconds=3725)) == "1 h 02 min"

@@ -173,15 +173,15 @@ async def _clone(
     request: CloneExperiment,
     key: str,
 ) -> Experiment:
+    entries = [
+        _Entry(job.name, with_arguments(job.spec, request.arguments), None, job.id) for job in jobs
+    ]
     new = NewExperiment(
         title=request.title or original.title,
         creator=request.creator,
         tags=original.tags,
         notes=original.notes,
     )
-    entries = [
-        _Entry(job.name, with_arguments(job.spec, request.arguments), None, job.id) for job in jobs
-    ]
     made = await create_experiment(plane, new, key, cloned_from=original.id)
     digest = _digest(request)
     for start in range(0, len(entries), BATCH_LIMIT):
@@ -216,10 +216,13 @@ async def job_pages(plane: ControlPlane, experiment_id: str) -> AsyncIterator[li
             return
 
 
-async def list_jobs(plane: ControlPlane, id: str, limit: int, cursor: str | None) -> Jobs:
-    """A page of an experiment's jobs. Raises `NotFound`."""
+async def list_jobs(
+    plane: ControlPlane, id: str, unit: int | None, limit: int, cursor: str | None
+) -> Jobs:
+    """A page of the jobs of an experiment, or of one of its units. Raises `NotFound`."""
     await EXPERIMENTS.get(plane.store, id)
-    page, after = await JOBS.find(plane.store, queries.jobs_of(id).page(limit, cursor))
+    query = queries.jobs_of(id) if unit is None else queries.jobs_of_unit(id, unit)
+    page, after = await JOBS.find(plane.store, query.page(limit, cursor))
     return Jobs(jobs=[stored.item for stored in page], cursor=after)
 
 

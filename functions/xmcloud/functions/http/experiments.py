@@ -12,6 +12,7 @@ from xmcloud.core.protocol import (
     Acted,
     Changes,
     CloneExperiment,
+    EditExperiment,
     Enqueue,
     Experiments,
     ExperimentStatus,
@@ -54,6 +55,12 @@ async def get_experiment(plane: Plane, id: ExperimentId) -> Response:
     return answer(await experiments.experiment_status(plane, id))
 
 
+@router.patch("/{id}", response_model=Experiment)
+async def edit_experiment(plane: Plane, id: ExperimentId, body: EditExperiment) -> Response:
+    """Changes the title, tags or notes."""
+    return answer(await experiments.edit_experiment(plane, id, body))
+
+
 @router.post("/{id}/units", status_code=201, response_model=Jobs)
 async def add_units(
     plane: Plane,
@@ -67,10 +74,14 @@ async def add_units(
 
 @router.get("/{id}/jobs", response_model=Jobs)
 async def list_jobs(
-    plane: Plane, id: ExperimentId, limit: Limit = 100, cursor: Cursor = None
+    plane: Plane,
+    id: ExperimentId,
+    unit: Annotated[int | None, Query(ge=1, le=10**9, description="This one alone.")] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
 ) -> Response:
     """In order of unit."""
-    return answer(await experiments.list_jobs(plane, id, limit, cursor))
+    return answer(await experiments.list_jobs(plane, id, unit, limit, cursor))
 
 
 @router.get("/{id}/changes", response_model=Changes)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from xmcloud.cli.times import age, duration, memory
+from xmcloud.xm_cloud.times import age, duration, memory
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -12,9 +12,9 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [
-        (-3, "0 s"),
-        (0.9, "0 s"),
-        (59.9, "59 s"),
+        (-3, "0.0 s"),
+        (0.94, "0.9 s"),
+        (59.9, "59.9 s"),
         (60, "1 min 00 s"),
         (185, "3 min 05 s"),
         (3599, "59 min 59 s"),

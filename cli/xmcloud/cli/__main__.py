@@ -1,0 +1,3 @@
+from xmcloud.cli.main import main
+
+main()

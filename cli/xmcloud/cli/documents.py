@@ -1,0 +1,22 @@
+"""JSON that a command prints and the protocol has no answer for: several answers in one."""
+
+from xmcloud.core.models import Job, Model
+from xmcloud.core.protocol import ExperimentStatus, QueueStatus
+
+
+class ExperimentDocument(ExperimentStatus):
+    """An experiment with all its jobs."""
+
+    jobs: list[Job]
+
+
+class QueueDocument(QueueStatus):
+    """A queue with what waits in it, in order."""
+
+    jobs: list[Job]
+
+
+class Stopped(Model):
+    """The processes of this machine that were running."""
+
+    stopped: list[str]

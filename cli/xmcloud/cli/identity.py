@@ -1,0 +1,11 @@
+"""Who types the commands."""
+
+import getpass
+
+
+def user() -> str:
+    """The login name; a container may know none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"

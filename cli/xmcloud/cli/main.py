@@ -1,0 +1,66 @@
+"""The entry point of `xmcloud`. Nothing here imports more than click: see `lazy`."""
+
+import click
+
+from xmcloud.cli.exit_codes import MEANINGS, ExitCode, exit_code
+from xmcloud.cli.failures import JSON, report
+from xmcloud.cli.lazy import Lazy, LazyGroup
+from xmcloud.core.errors import XmcloudError
+
+COMMANDS = {
+    "launch": Lazy("xmcloud.cli.launch:launch", "Run a launch script."),
+    "run": Lazy("xmcloud.cli.run:run", "Run one command as an experiment."),
+    "list": Lazy("xmcloud.cli.show:list_experiments", "List experiments, the newest first."),
+    "show": Lazy("xmcloud.cli.show:show", "Show an experiment or a job."),
+    "logs": Lazy("xmcloud.cli.output_log:logs", "Print the log of a job."),
+    "stop": Lazy("xmcloud.cli.act:stop", "Stop experiments or jobs."),
+    "clone": Lazy("xmcloud.cli.clone:clone", "Copy an experiment or a job as drafts."),
+    "reset": Lazy("xmcloud.cli.act:reset", "Make drafts of finished experiments or jobs."),
+    "enqueue": Lazy("xmcloud.cli.act:enqueue", "Queue drafts, stopped or failed jobs."),
+    "dequeue": Lazy("xmcloud.cli.act:dequeue", "Take jobs out of their queue."),
+    "queue": Lazy("xmcloud.cli.queue:queue", "Look at queues and arrange them."),
+    "worker": Lazy("xmcloud.cli.worker:worker", "Start a worker on this machine; list workers."),
+    "up": Lazy("xmcloud.cli.plane:up", "Start a control plane and a worker on this machine."),
+    "down": Lazy("xmcloud.cli.plane:down", "Stop what `up` started."),
+    "status": Lazy("xmcloud.cli.plane:status", "Show what runs on this machine."),
+    "completion": Lazy("xmcloud.cli.completion:completion", "Print a shell's completion script."),
+}
+
+_EPILOG = "\b\nExit status:\n" + "\n".join(f"  {code:3}  {MEANINGS[code]}" for code in MEANINGS)
+
+
+class _Root(LazyGroup):
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except XmcloudError as error:
+            report(error, as_json=ctx.meta.get(JSON, False))
+            ctx.exit(exit_code(error))
+        except KeyboardInterrupt:
+            click.echo("\nInterrupted.", err=True)
+            ctx.exit(ExitCode.INTERRUPTED)
+
+
+@click.group(
+    cls=_Root,
+    lazy=COMMANDS,
+    invoke_without_command=True,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name="xmcloud", prog_name="xmcloud")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Send experiments to your own machines, to the cloud or to this laptop, and track them.
+
+    An ID is that of an experiment or a job, EXPERIMENT/3 for its unit 3, or the beginning of it.
+    """
+    if ctx.invoked_subcommand is None:
+        from xmcloud.cli.welcome import welcome
+
+        click.echo(welcome())
+
+
+def main() -> None:
+    """Run the command line; the exit status is one of `exit_codes`."""
+    cli(prog_name="xmcloud")

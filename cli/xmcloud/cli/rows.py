@@ -1,0 +1,179 @@
+"""Experiments, jobs, queues and workers as rows of tables."""
+
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from xmcloud.cli.tables import Cell, Span
+from xmcloud.core.arguments import render
+from xmcloud.core.models import Attempt, Binary, Command, Job, JobState, PythonSource, Session
+from xmcloud.core.protocol import ExperimentStatus, QueueStatus
+from xmcloud.xm_cloud.rows import parameters, results
+from xmcloud.xm_cloud.times import age, duration, memory
+
+if TYPE_CHECKING:
+    from xmcloud.local.status import Part
+
+SHORT = 8
+"""Characters of an id that tables show; 40 bits tell any team's apart."""
+
+STYLES = {
+    JobState.DRAFT: "bright_black",
+    JobState.QUEUED: "yellow",
+    JobState.STARTING: "cyan",
+    JobState.RUNNING: "blue",
+    JobState.COMPLETED: "green",
+    JobState.FAILED: "red",
+    JobState.STOPPED: "magenta",
+}
+
+EXPERIMENTS = ("id", "title", "jobs", "creator", "created")
+JOBS = ("unit", "job", "name", "state", "parameters", "worker", "duration", "detail")
+WAITING = ("place", "job", "unit", "name", "queued")
+ATTEMPTS = ("attempt", "worker", "outcome", "started", "duration", "reason")
+QUEUES = ("queue", "priority", "waiting", "oldest", "state")
+WORKERS = ("worker", "pool", "queues", "slots", "host", "connected", "heard from")
+
+PARTS = ("part", "state", "pid", "url", "uptime", "memory", "log")
+
+
+def full_reference(job: Job) -> str:
+    return f"{job.experiment_id[:SHORT]}/{job.unit}"
+
+
+def experiment_row(status: ExperimentStatus, now: datetime) -> list[Cell]:
+    experiment = status.experiment
+    return [
+        experiment.id[:SHORT],
+        experiment.title,
+        state_counts(status.states),
+        experiment.creator,
+        age(experiment.created_at, now),
+    ]
+
+
+def state_counts(states: Mapping[JobState, int]) -> Cell:
+    """`3 running, 1 failed`, in the order of a job's life."""
+    spans: list[Span] = []
+    for state in JobState:
+        if count := states.get(state, 0):
+            comma = [Span(", ")] if spans else []
+            spans += [*comma, Span(f"{count} {state}", STYLES[state])]
+    return spans or "no jobs"
+
+
+def state_cell(job: Job) -> Cell:
+    return [Span(job.state, STYLES[job.state]), *([Span(" (stopping)")] if job.stop else [])]
+
+
+def job_row(job: Job, now: datetime) -> list[Cell]:
+    last = job.attempts[-1] if job.attempts else None
+    return [
+        str(job.unit),
+        job.id[:SHORT],
+        job.name,
+        state_cell(job),
+        _cut(parameters(job), 60),
+        last.worker if last else "",
+        attempt_duration(last, now) if last else "",
+        detail(job),
+    ]
+
+
+def detail(job: Job) -> str:
+    """The results of what completed, else why it is in a state that asks for a reason."""
+    if job.state is JobState.COMPLETED:
+        return _cut(results(job), 60)
+    if job.state in (JobState.FAILED, JobState.STOPPED) or job.failures or job.losses:
+        return _cut(first_line(job.reason.message), 60)
+    return ""
+
+
+def attempt_duration(attempt: Attempt, now: datetime) -> str:
+    start = attempt.started_at or attempt.claimed_at
+    return duration(((attempt.finished_at or now) - start).total_seconds())
+
+
+def attempt_row(attempt: Attempt, now: datetime) -> list[Cell]:
+    return [
+        str(attempt.fence),
+        attempt.worker,
+        attempt.outcome or "under way",
+        age(attempt.started_at or attempt.claimed_at, now),
+        attempt_duration(attempt, now),
+        first_line(attempt.reason.message) if attempt.reason else "",
+    ]
+
+
+def waiting_row(place: int, job: Job, now: datetime) -> list[Cell]:
+    return [
+        str(place), job.id[:SHORT], full_reference(job), job.name, age(job.updated_at, now)
+    ]  # fmt: skip
+
+
+def queue_row(status: QueueStatus, now: datetime) -> list[Cell]:
+    return [
+        status.queue.name,
+        str(status.queue.priority),
+        str(status.waiting),
+        age(status.oldest, now) if status.oldest else "",
+        [Span("paused", "yellow")] if status.queue.paused else "open",
+    ]
+
+
+def worker_row(session: Session, now: datetime) -> list[Cell]:
+    return [
+        session.worker,
+        session.pool,
+        ", ".join(session.queues),
+        str(session.slots),
+        session.host,
+        age(session.opened_at, now),
+        age(session.renewed_at, now),
+    ]
+
+
+def command_line(job: Job) -> str:
+    """What runs, as one would type it."""
+    executable = job.spec.executable
+    match executable:
+        case Command():
+            start = list(executable.command)
+        case PythonSource():
+            start = list(executable.entrypoint)
+        case Binary():
+            start = [executable.name]
+    return _cut(shlex.join([*start, *render(job.spec.arguments)]), 200)
+
+
+def instant(time: datetime, now: datetime) -> str:
+    """`2026-03-01 14:05 (3 min ago)`, in the time zone of this machine."""
+    return f"{time.astimezone():%Y-%m-%d %H:%M} ({age(time, now)})"
+
+
+def part_row(part: "Part", now: datetime) -> list[Cell]:
+    lives = part.state == "running"
+    return [
+        part.name,
+        [Span(part.state, "green" if lives else "red")],
+        str(part.pid),
+        part.url or "",
+        duration((now - part.started_at).total_seconds()) if lives else "",
+        memory(part.memory_bytes) if lives else "",
+        str(part.log),
+    ]
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def first_line(message: str) -> str:
+    """Without the end of the log, which a failure quotes."""
+    return message.partition("\n")[0]
+
+
+def _cut(text: str, length: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"
