@@ -32,16 +32,14 @@ def start(name: str | None, pool: str | None, queues: tuple[str, ...], slots: in
     import logging
     import os
 
-    import uvloop
-
-    from xmcloud.worker.main import run_worker
+    from xmcloud.worker.main import run
     from xmcloud.worker.settings import load_settings
 
     flags = {"name": name, "pool": pool, "queues": queues or None, "slots": slots}
     settings = load_settings(flags, os.environ)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("xmcloud").setLevel(logging.INFO)
-    uvloop.run(run_worker(settings))
+    run(settings)
 
 
 @worker.command("list", short_help="List the workers that are connected.")

@@ -106,5 +106,10 @@ EXPERIMENTS = Collection(
     lambda experiment: experiment.id,
     lambda experiment: {"id": experiment.id, "created_at": sortable(experiment.created_at)},
 )
-QUEUES = Collection("queues", QueueState, lambda q: q.name, lambda q: {"priority": q.priority})
+QUEUES = Collection(
+    "queues",
+    QueueState,
+    lambda queue: queue.name,
+    lambda queue: {"priority": queue.priority, "paused": queue.paused},
+)
 SESSIONS = Collection("sessions", Session, lambda session: session.id, _session_fields)

@@ -306,7 +306,8 @@ class QueueAnswer(Model):
     """What a claim left behind in a queue.
 
     `empty`: nothing waits for this pool. `more`: more waits that would fit. `unfit`: what waits
-    needs more than is free. `paused`: nobody gets anything.
+    needs more than is free. `paused`: nobody gets anything. A queue that was not looked at, since
+    those before it filled the slots, has no answer.
     """
 
     name: Slug

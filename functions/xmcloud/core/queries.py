@@ -20,6 +20,11 @@ def queues() -> Query:
     return Query("queues", order=(("priority", "desc"),))
 
 
+def paused_queues() -> Query:
+    """Seldom any."""
+    return Query("queues", _equal(paused=True))
+
+
 def jobs_of(experiment: str) -> Query:
     """In order of unit."""
     return Query("jobs", _equal(experiment_id=experiment), (("unit", "asc"),))

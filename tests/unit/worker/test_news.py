@@ -88,6 +88,26 @@ def test_a_long_log_goes_in_pieces_and_the_end_comes_last(news: News, log: Path)
     assert told == everything
 
 
+def test_a_refusal_of_the_end_is_no_news(news: News, refusals: list[Problem]) -> None:
+    """As when it is told again, since the answer got lost."""
+    news.finished(END)
+    news.refused(OVER)
+    assert news.closed.is_set()
+    assert refusals == []
+
+
+def test_an_end_that_is_not_acceptable_goes_again_without_its_results(news: News) -> None:
+    news.finished(ending(Outcome.COMPLETED, ReasonCode.EXITED, "completed", results={"x": 1}))
+    large = Problem(type="too-large", title="", status=413, detail="The results are too large.")
+    news.objected(large)
+    (end,) = news.collect(OUTPUT_LIMIT)
+    assert isinstance(end, Finished)
+    assert (end.outcome, end.results) == (Outcome.FAILED, {})
+    assert "The results are too large. (completed)" in end.reason.message
+    news.objected(large)
+    assert news.closed.is_set()
+
+
 def test_a_refusal_closes_and_is_passed_on(news: News, log: Path, refusals: list[Problem]) -> None:
     log.write_bytes(b"one")
     news.refused(OVER)

@@ -25,7 +25,7 @@ from xmcloud.core.models import (
 )
 from xmcloud.worker.cache import BlobCache
 from xmcloud.worker.client import ApiClient
-from xmcloud.worker.disk import DiskFull, noticing_full_disk, shortage
+from xmcloud.worker.disk import Disk, DiskFull, noticing_full_disk
 from xmcloud.worker.environments import Environments
 from xmcloud.worker.preparation import Preparation, SetupFailed, base_environment
 
@@ -199,5 +199,15 @@ def test_a_device_without_room_is_a_full_disk() -> None:
 
 
 def test_a_shortage_names_the_place(tmp_path: Path) -> None:
-    assert shortage([tmp_path], 0) == ""
-    assert str(tmp_path) in shortage([tmp_path], 2**60)
+    assert Disk([tmp_path], 0).shortage() == ""
+    assert str(tmp_path) in Disk([tmp_path], 2**60).shortage()
+
+
+def test_a_disk_that_ran_full_is_left_alone_for_a_minute(tmp_path: Path) -> None:
+    now = 100.0
+    disk = Disk([tmp_path], 0, lambda: now)
+    disk.ran_full()
+    now += 59.9
+    assert disk.shortage() != ""
+    now += 0.2
+    assert disk.shortage() == ""

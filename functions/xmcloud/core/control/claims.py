@@ -8,7 +8,7 @@ from typing import Literal
 
 from xmcloud.core import lifecycle, queries
 from xmcloud.core.control.plane import ControlPlane, apply_jobs
-from xmcloud.core.control.queues import load_queues
+from xmcloud.core.control.queues import paused_queues
 from xmcloud.core.documents import JOBS, Stored
 from xmcloud.core.models import Job, Session
 from xmcloud.core.ports import Query
@@ -51,15 +51,20 @@ class _Choice:
 async def claim_jobs(
     plane: ControlPlane, session: Session, claim: Claim
 ) -> tuple[list[Job], list[QueueAnswer]]:
-    """Claims up to `claim.slots` jobs. Raises `NotFound` for a queue that does not exist."""
+    """Claims up to `claim.slots` jobs; nothing waits in a queue that does not exist.
+
+    There is no answer for queues that were not looked at, because the slots were full before.
+    """
     free = _Free(claim.slots, dict(claim.resources))
-    states = await load_queues(plane, claim.queues)
+    paused = await paused_queues(plane)
     jobs: list[Job] = []
     answers: list[QueueAnswer] = []
     for name in dict.fromkeys(claim.queues):
-        if states[name].paused:
+        if name in paused:
             answers.append(QueueAnswer(name=name, answer="paused"))
             continue
+        if free.slots == 0:
+            break
         taken, left = await _from_queue(plane, session, name, free)
         jobs.extend(taken)
         answers.append(QueueAnswer(name=name, answer=left, taken=len(taken)))
@@ -69,8 +74,6 @@ async def claim_jobs(
 async def _from_queue(
     plane: ControlPlane, session: Session, queue: str, free: _Free
 ) -> tuple[list[Job], Answer]:
-    if free.slots == 0:
-        return [], "more"
     taken: list[Job] = []
     for _ in range(ROUNDS):
         choice = await _choose(plane, session.pool, queue, free)

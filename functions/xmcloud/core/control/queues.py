@@ -47,6 +47,12 @@ async def require_queues(plane: ControlPlane, names: Iterable[str]) -> None:
     await load_queues(plane, set(names) - set(_BUILT_IN))
 
 
+async def paused_queues(plane: ControlPlane) -> set[str]:
+    """The names of those that nothing may start from."""
+    page, _ = await QUEUES.find(plane.store, queries.paused_queues().page(500, None))
+    return {stored.item.name for stored in page}
+
+
 async def create_queue(plane: ControlPlane, request: NewQueue) -> QueueState:
     """Raises `AlreadyExists`."""
     state = QueueState(name=request.name, priority=request.priority, created_at=plane.clock.now())

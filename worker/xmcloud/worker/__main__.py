@@ -1,0 +1,35 @@
+"""`python -m xmcloud.worker`: one worker in the foreground."""
+
+import logging
+import os
+import sys
+
+import click
+
+from xmcloud.core.errors import XmcloudError
+from xmcloud.worker.main import run
+from xmcloud.worker.settings import load_settings
+
+
+@click.command()
+@click.option("--url", help="Address of the control plane.")
+@click.option("--name", help="Name of this worker; the machine's name by default.")
+@click.option("--pool", help="Pool of workers that it belongs to.")
+@click.option("--queues", help="Queues to serve, the preferred first: high,default,low.")
+@click.option("--slots", type=int, help="Jobs to run at the same time.")
+@click.option("--home", help="Folder of its state.")
+@click.option("--cache", help="Folder of what jobs share.")
+def main(**flags: object) -> None:
+    """Run jobs from queues until told to stop."""
+    logging.basicConfig(
+        format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.INFO, stream=sys.stderr
+    )
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        run(load_settings(flags, os.environ))
+    except XmcloudError as error:
+        raise click.ClickException(str(error)) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""The worker's side of the HTTP API."""
+
+import asyncio
+import hashlib
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Self, TypeVar
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from xmcloud.core.errors import LeaseLost, StorageFull, Unavailable, XmcloudError
+from xmcloud.core.models import Session
+from xmcloud.core.names import random_id
+from xmcloud.core.protocol import (
+    Lease,
+    OpenSession,
+    Problem,
+    Pull,
+    Pulled,
+    Sessions,
+    Settle,
+    Sync,
+    SyncAnswer,
+)
+
+_FIRST_PAUSE_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 5.0
+_SECONDS = 30.0
+_CONNECT_SECONDS = 10.0
+# Less than servers keep an idle connection: a request on one that just ends would fail.
+_KEPT_SECONDS = 4.0
+_PASSING = {429, 500, 502, 503, 504}
+
+logger = logging.getLogger("xmcloud.worker")
+Answer = TypeVar("Answer", bound=BaseModel)
+Result = TypeVar("Result")
+
+
+class Refused(XmcloudError):
+    """The API refused a request; sending it again would not help."""
+
+    slug, title = "refused", "The control plane refused"
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail or problem.title, problem.remedy)
+        self.problem = problem
+
+
+class DamagedBlob(XmcloudError):
+    """The bytes that came are not those that the digest names."""
+
+    slug, title = "damaged-blob", "A file arrived damaged"
+
+
+class ApiClient:
+    """One connection pool to one control plane.
+
+    Methods that insist try again until the API answers; the others raise `Unavailable`.
+    """
+
+    def __init__(
+        self, url: str, token: str, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        address = httpx.URL(url)
+        self._http = httpx.AsyncClient(
+            base_url=address,
+            transport=transport,
+            headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
+            timeout=httpx.Timeout(_SECONDS, connect=_CONNECT_SECONDS),
+            limits=httpx.Limits(keepalive_expiry=_KEPT_SECONDS),
+            # Loading the certificates takes longer than a request.
+            verify=address.scheme == "https",
+            trust_env=address.host not in ("127.0.0.1", "localhost", "::1"),
+        )
+        self._url = url
+        self._away = False
+        self._pause = _FIRST_PAUSE_SECONDS
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
+
+    async def open_session(self, worker: str, request: OpenSession) -> Lease:
+        """Insists. Raises `Refused`."""
+        key = {"idempotency-key": random_id()}
+        return await self._insist(
+            lambda: self._post(f"/v1/workers/{worker}/sessions", request, Lease, headers=key)
+        )
+
+    async def sync(self, session: str, request: Sync) -> SyncAnswer:
+        """Raises `Unavailable`, `StorageFull`, `LeaseLost` and `Refused`."""
+        try:
+            return await self._post(f"/v1/sessions/{session}/sync", request, SyncAnswer)
+        except Refused as error:
+            if error.problem.status == httpx.codes.NOT_FOUND:
+                raise LeaseLost(session) from error
+            raise
+
+    async def close_session(self, session: str) -> None:
+        """Insists. Raises `LeaseLost` and `Refused`."""
+        await self._insist(lambda: self._post(f"/v1/sessions/{session}/close", b"{}", Session))
+
+    async def open_sessions(self) -> Sessions:
+        """Insists. Raises `Refused`."""
+        return await self._insist(self._open_sessions)
+
+    async def pull(self, request: Pull) -> Pulled:
+        """Raises `Unavailable`, `StorageFull` and `Refused`."""
+        path, wait = "/v1/messages/pull", request.wait_seconds
+        return await self._post(path, request, Pulled, server_seconds=wait)
+
+    async def settle(self, request: Settle) -> None:
+        """Raises `Unavailable`, `StorageFull` and `Refused`."""
+        await self._send("/v1/messages/settle", _encode(request))
+
+    async def download(self, digest: str, target: Path) -> None:
+        """Write a blob to a new file; insists. Raises `Refused`, `DamagedBlob` and OSError."""
+        await self._insist(lambda: self._download(digest, target))
+
+    async def _download(self, digest: str, target: Path) -> None:
+        found = hashlib.sha256()
+        try:
+            async with self._http.stream("GET", f"/v1/blobs/{digest}") as response:
+                if response.is_error:
+                    await response.aread()
+                    _raise_for(response)
+                with target.open("wb") as file:
+                    async for chunk in response.aiter_bytes():
+                        found.update(chunk)
+                        file.write(chunk)
+        except httpx.TransportError as error:
+            raise Unavailable(_why(error)) from error
+        if found.hexdigest() != digest:
+            raise DamagedBlob(f"Blob {digest} arrived with digest {found.hexdigest()}.")
+
+    async def _open_sessions(self) -> Sessions:
+        return _parse(Sessions, await self._answer(self._http.get("/v1/workers")))
+
+    async def _post(
+        self,
+        path: str,
+        request: BaseModel | bytes,
+        answer: type[Answer],
+        *,
+        headers: dict[str, str] | None = None,
+        server_seconds: float = 0.0,
+    ) -> Answer:
+        body = request if isinstance(request, bytes) else _encode(request)
+        response = await self._send(path, body, headers, server_seconds)
+        return _parse(answer, response)
+
+    async def _send(
+        self,
+        path: str,
+        body: bytes,
+        headers: dict[str, str] | None = None,
+        server_seconds: float = 0.0,
+    ) -> httpx.Response:
+        """`server_seconds`: how long the server may take because it was asked to wait."""
+        limit = httpx.Timeout(_SECONDS, read=_SECONDS + server_seconds, connect=_CONNECT_SECONDS)
+        sending = self._http.post(path, content=body, headers=headers, timeout=limit)
+        return await self._answer(sending)
+
+    async def _answer(self, sending: Awaitable[httpx.Response]) -> httpx.Response:
+        try:
+            response = await sending
+        except httpx.TransportError as error:
+            raise Unavailable(_why(error)) from error
+        if response.is_error:
+            _raise_for(response)
+        if self._away:
+            self._away, self._pause = False, _FIRST_PAUSE_SECONDS
+            logger.info("connected again")
+        return response
+
+    async def pause(self, error: Unavailable | StorageFull) -> None:
+        """Before the next attempt: longer each time until a request gets through."""
+        if not self._away:
+            self._away = True
+            logger.warning("%s does not answer (%s); trying again", self._url, error.detail)
+        await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+
+    async def _insist(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
+        while True:
+            try:
+                return await attempt()
+            except (Unavailable, StorageFull) as error:
+                await self.pause(error)
+
+
+def _encode(model: BaseModel) -> bytes:
+    return model.model_dump_json().encode()
+
+
+def _parse(model: type[Answer], response: httpx.Response) -> Answer:
+    try:
+        return model.model_validate_json(response.content)
+    except ValidationError as error:
+        path = response.request.url.path
+        raise Unavailable(f"the answer to {path} is not one of this version's API") from error
+
+
+def _why(error: httpx.TransportError) -> str:
+    return str(error) or type(error).__name__
+
+
+def _raise_for(response: httpx.Response) -> None:
+    try:
+        problem = Problem.model_validate_json(response.content)
+    except ValidationError:
+        about = f"HTTP {response.status_code} {response.reason_phrase}"
+        problem = Problem(type="about:blank", title=about, status=response.status_code, detail="")
+    if response.status_code in _PASSING:
+        raise Unavailable(problem.detail or problem.title)
+    if problem.type.endswith(":lease-lost"):
+        raise LeaseLost(response.request.url.path.split("/")[-2])
+    if response.status_code == StorageFull.status:
+        raise StorageFull("the control plane's files")
+    raise Refused(problem)

@@ -1,0 +1,220 @@
+"""One attempt: prepare, start, watch, tell."""
+
+import asyncio
+import errno
+import json
+import logging
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+from pydantic import JsonValue
+
+from xmcloud.core.models import Job, Outcome, ReasonCode
+from xmcloud.core.protocol import Problem
+from xmcloud.worker.disk import Disk, DiskFull, noticing_full_disk
+from xmcloud.worker.news import Ending, News
+from xmcloud.worker.preparation import Plan, Preparation, SetupFailed, mark
+from xmcloud.worker.process import Launcher, Process
+from xmcloud.worker.reasons import UnusableResults, ending, exited, read_results
+
+logger = logging.getLogger("xmcloud.worker")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why an attempt is ended from outside, and how long its processes have for it."""
+
+    outcome: Outcome
+    code: ReasonCode
+    message: str
+    grace_seconds: float
+
+
+class _Stopped(Exception):
+    """The attempt was stopped before its process started."""
+
+
+class Attempt:
+    """A claimed job on this machine, with a folder of its own until its end was taken."""
+
+    def __init__(
+        self,
+        job: Job,
+        folder: Path,
+        launcher: Launcher,
+        preparation: Preparation,
+        disk: Disk,
+        on_start: Callable[[], None],
+    ) -> None:
+        self.job = job
+        self.key = job.id, job.fence
+        self.title = f"{job.experiment_id}/{job.unit} {job.name!r} (attempt {job.fence})"
+        self._folder = folder
+        self._log = folder / "output.log"
+        self.news = News(job.id, job.fence, self._log, self._refused)
+        self._launcher = launcher
+        self._preparation = preparation
+        self._disk = disk
+        self._on_start = on_start
+        self._stopping: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()
+        self._process: Process | None = None
+
+    def stop(self, stop: Stop) -> None:
+        """End it, once: what came first counts. Without grace, processes are killed at once."""
+        if not self._stopping.done():
+            self._stopping.set_result(stop)
+
+    async def kill(self) -> None:
+        """End its processes now, whatever grace they were given."""
+        if self._process is not None:
+            await self._process.end(0)
+
+    async def run(self) -> Ending:
+        """Until nothing of it runs any more."""
+        try:
+            with noticing_full_disk():
+                self._folder.mkdir(parents=True, exist_ok=True)
+                plan = await self._unless_stopped(
+                    self._preparation.plan(self.job, self._folder, self._step)
+                )
+                process = self._start(plan)
+        except _Stopped:
+            return self._stopped()
+        except SetupFailed as error:
+            return ending(Outcome.FAILED, ReasonCode.SETUP_FAILED, str(error))
+        except DiskFull as error:
+            self._disk.ran_full()
+            return ending(Outcome.RELEASED, ReasonCode.DISK_FULL, f"while preparing: {error}")
+        except OSError as error:
+            return ending(Outcome.FAILED, ReasonCode.SETUP_FAILED, f"Cannot prepare: {error}.")
+        return await self._watch(process)
+
+    async def clean_up(self) -> None:
+        """Remove what it left on disk."""
+        if (self._folder / "work").exists():
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        else:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _unless_stopped(self, work: Awaitable[Result]) -> Result:
+        task = asyncio.ensure_future(work)
+        waiting: set[asyncio.Future[Any]] = {task, self._stopping}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+        if self._stopping.done():
+            raise _Stopped
+        return task.result()
+
+    def _start(self, plan: Plan) -> Process:
+        try:
+            process = self._spawn(plan)
+        except OSError as error:
+            raise SetupFailed(_cannot_start(plan, error)) from error
+        self._process = process
+        self.news.started(datetime.now(UTC))
+        self._on_start()
+        self._remember(process)
+        return process
+
+    def _spawn(self, plan: Plan) -> Process:
+        return self._launcher.spawn(
+            plan.argv,
+            directory=plan.directory,
+            environment=plan.environment,
+            mark=mark(*self.key),
+            log=self._log,
+            executable=plan.executable,
+        )
+
+    def _remember(self, process: Process) -> None:
+        """For the next run of the worker, should this one end without a word."""
+        try:
+            record = {"pid": process.pid, "created": psutil.Process(process.pid).create_time()}
+        except psutil.NoSuchProcess:
+            return
+        (self._folder / "process.json").write_text(json.dumps(record))
+
+    async def _watch(self, process: Process) -> Ending:
+        limits = self.job.spec.limits
+        exit_code = asyncio.ensure_future(process.wait())
+        waiting: set[asyncio.Future[Any]] = {exit_code, self._stopping}
+        await asyncio.wait(
+            waiting, timeout=limits.runtime_seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+        by_itself = exit_code.done()
+        if not by_itself:
+            asked = self._stopping.done()
+            await process.end(
+                self._stopping.result().grace_seconds if asked else limits.grace_seconds
+            )
+        code = await exit_code
+        await process.bury(limits.grace_seconds)
+        if by_itself:
+            return exited(code, self.news.last_lines(), self._results())
+        if self._stopping.done():
+            return self._stopped()
+        message = f"timed out after {limits.runtime_seconds:g} s\n{self.news.last_lines()}"
+        return ending(Outcome.FAILED, ReasonCode.TIMED_OUT, message.strip())
+
+    def _results(self) -> dict[str, JsonValue]:
+        try:
+            return read_results(self._folder / "results.json")
+        except UnusableResults as error:
+            with self._log.open("a", encoding="utf-8") as log:
+                log.write(f"xmcloud: the file of results is ignored: {error}\n")
+            return {}
+
+    def _stopped(self) -> Ending:
+        stop = self._stopping.result()
+        return ending(stop.outcome, stop.code, stop.message)
+
+    def _refused(self, problem: Problem) -> None:
+        if self._stopping.done():
+            return
+        logger.warning("gave up %s: %s", self.title, problem.detail)
+        self.stop(Stop(Outcome.RELEASED, ReasonCode.LOST_WORKER, problem.detail, 0))
+
+    async def _step(self, name: str, argv: Sequence[str]) -> None:
+        plan = Plan(argv, self._folder, self._preparation.base)
+        process = self._spawn(plan)
+        try:
+            code = await process.wait()
+        finally:
+            if not process.ended:
+                await process.end(0)
+            await process.bury(0)
+        if code == 0:
+            return
+        lines = self.news.last_lines()
+        if "No space left on device" in lines or f"os error {errno.ENOSPC}" in lines:
+            raise DiskFull(f"no space is left to {name}")
+        raise SetupFailed(f"Cannot {name}: {Path(argv[0]).name} exited with code {code}.\n{lines}")
+
+
+def _cannot_start(plan: Plan, error: OSError) -> str:
+    name = plan.argv[0]
+    if error.filename == str(plan.directory):
+        return f"Cannot enter the working directory {plan.directory}: {error.strerror}."
+    if error.errno == errno.ENOENT:
+        return (
+            f"Cannot start {name!r}: this machine has no such program, or not the interpreter"
+            " that its first line names. Install it, or give its full path."
+        )
+    if error.errno == errno.EACCES:
+        return f"Cannot start {name!r}: it is not executable. Try `chmod +x` on the file."
+    if error.errno == errno.ENOEXEC:
+        return f"Cannot start {name!r}: no program for this machine, and no `#!` in its first line."
+    if error.errno == errno.E2BIG:
+        return (
+            f"Cannot start {name!r}: its arguments and environment are longer than this system"
+            " allows. Pass long values through a file."
+        )
+    return f"Cannot start {name!r}: {error.strerror}."

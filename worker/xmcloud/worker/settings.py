@@ -1,0 +1,156 @@
+"""What a worker needs to know: a flag wins over the environment, that over the settings file."""
+
+import os
+import re
+import socket
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    Field,
+    JsonValue,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from xmcloud.core.errors import XmcloudError
+from xmcloud.core.models import Model, Resources
+from xmcloud.core.names import Slug
+
+_VARIABLES = {
+    "url": "XMCLOUD_URL",
+    "token": "XMCLOUD_TOKEN",
+    "queue": "XMCLOUD_QUEUE",
+    "project": "GOOGLE_CLOUD_PROJECT",
+    "name": "XMCLOUD_WORKER_NAME",
+    "pool": "XMCLOUD_WORKER_POOL",
+    "queues": "XMCLOUD_WORKER_QUEUES",
+    "slots": "XMCLOUD_WORKER_SLOTS",
+}
+
+
+class InvalidSettings(XmcloudError):
+    """A setting of the worker is missing or holds a value that is not allowed."""
+
+    slug, title = "invalid-settings", "The worker's settings are not usable"
+    status: ClassVar[int] = 422
+
+
+class WorkerSettings(Model):
+    """One worker process of this machine."""
+
+    url: Annotated[str, Field(pattern=r"^https?://[^/]+")]
+    token: SecretStr
+    name: Slug
+    pool: Slug = "local"
+    queues: Annotated[tuple[Slug, ...], Field(min_length=1, max_length=20)] = (
+        "high",
+        "default",
+        "low",
+    )
+    slots: Annotated[int, Field(ge=1, le=1000)] = 1
+    resources: Resources = Field({}, description="Announced in place of what the machine has.")
+    queue: Literal["api", "pubsub"] = "api"
+    project: str = Field("", description="The Google Cloud project whose Pub/Sub to pull from.")
+    home: Path
+    cache: Path
+    disk_floor_bytes: Annotated[int, Field(ge=0)] = Field(
+        512 * 1024 * 1024, description="Takes no job while less is free."
+    )
+
+    @field_validator("queues", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(value.split(",")) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _pubsub_has_a_project(self) -> Self:
+        if self.queue == "pubsub" and not self.project:
+            raise ValueError("XMCLOUD_QUEUE=pubsub needs GOOGLE_CLOUD_PROJECT")
+        return self
+
+    @property
+    def folder(self) -> Path:
+        return self.home / "workers" / self.name
+
+
+def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> WorkerSettings:
+    """Flags that are None are absent; the settings file is `<home>/worker.json`.
+
+    Raises InvalidSettings.
+    """
+    home = Path(flags.get("home") or environment.get("XMCLOUD_HOME") or "~/.local/share/xmcloud")
+    cache = Path(flags.get("cache") or environment.get("XMCLOUD_CACHE") or "~/.cache/xmcloud")
+    home, cache = home.expanduser().absolute(), cache.expanduser().absolute()
+    variables = {
+        key: environment[name] for key, name in _VARIABLES.items() if environment.get(name)
+    }
+    given = {key: value for key, value in flags.items() if value is not None}
+    values: dict[str, Any] = {
+        "name": _machine_name(),
+        **_object_in(home / "worker.json"),
+        **variables,
+        **given,
+        "home": home,
+        "cache": cache,
+    }
+    if "url" not in values:
+        values["url"] = _object_in(home / "control.json").get("url")
+    if not values["url"]:
+        raise InvalidSettings(
+            f"No control plane is known: neither XMCLOUD_URL nor {home / 'control.json'}.",
+            "Start one on this machine with `xmcloud up`, or pass --url and XMCLOUD_TOKEN.",
+        )
+    if "token" not in values:
+        values["token"] = _token(home / "token")
+    try:
+        return WorkerSettings.model_validate(values)
+    except ValidationError as error:
+        raise InvalidSettings(_first(error), "Correct it and start the worker again.") from None
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    shown = "hidden" if field == "token" else repr(first["input"])
+    return f"Setting {field!r} ({shown}): {first['msg']}."
+
+
+def _object_in(path: Path) -> dict[str, JsonValue]:
+    try:
+        return _OBJECT.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValidationError as error:
+        raise InvalidSettings(f"{path} does not hold a JSON object.", "Correct it.") from error
+
+
+def _token(path: Path) -> str:
+    """The token in a file that nobody else can read."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            facts = os.fstat(file.fileno())
+            token = file.read().strip()
+    except FileNotFoundError:
+        raise InvalidSettings(
+            f"No token is known: neither XMCLOUD_TOKEN nor {path}.", "Set XMCLOUD_TOKEN."
+        ) from None
+    if facts.st_uid != os.getuid() or stat.S_IMODE(facts.st_mode) & 0o077:
+        raise InvalidSettings(
+            f"{path} belongs to another user or can be read by others.",
+            f"If you trust its content: chown $USER {path} && chmod 600 {path}",
+        )
+    return token
+
+
+def _machine_name() -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().split(".")[0].lower()).strip("-")
+    return slug[:63] if slug[:1].isalpha() else f"worker-{slug}"[:63].strip("-")
+
+
+_OBJECT = TypeAdapter(dict[str, JsonValue])
