@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from tests.support.clock import START
 from xmcloud.core import lifecycle
 from xmcloud.core.models import (
     Argument,
@@ -18,8 +19,6 @@ from xmcloud.core.models import (
     StopRequest,
 )
 from xmcloud.core.protocol import NewJob, NewUnit, NewUnits
-
-from tests.support.clock import START
 
 JOB_ID, EXPERIMENT_ID, SESSION_ID = "j" * 16, "e" * 16, "s" * 16
 DIGEST = "0" * 64

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from tests.support.clock import ManualClock
+from tests.support.recording import RecordedQueue, RecordedStore, Recording
 from xmcloud.adapters.files import FileBlobs
 from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.ports import Blobs, Queue, Store
-
-from tests.support.clock import ManualClock
-from tests.support.recording import RecordedQueue, RecordedStore, Recording
 
 LEASE = timedelta(seconds=30)
 HEARTBEAT = timedelta(seconds=10)

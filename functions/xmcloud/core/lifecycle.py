@@ -6,7 +6,7 @@ Functions are pure: a job and the facts in, the next job out, or a refusal. An a
 lost or released sends its job back to the queue while retries last.
 """
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from pydantic import JsonValue
 
@@ -32,6 +32,8 @@ CONFIRMED = timedelta(hours=1)
 
 ATTEMPTS_KEPT = 50
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def _require(job: Job, action: str, *legal: JobState) -> None:
     if job.state not in legal:
@@ -46,9 +48,13 @@ def _attempt(job: Job, fence: int) -> Attempt:
     return attempt
 
 
+PLACE = 1000
+"""Between the positions of two instants: room for the jobs of one batch."""
+
+
 def position_at(time: datetime) -> int:
-    """The place in a queue of what arrives at `time`: microseconds since 1970."""
-    return int(time.timestamp() * 1_000_000)
+    """The place in a queue of what arrives at `time`: microseconds since 1970, `PLACE` apart."""
+    return (time - _EPOCH) // timedelta(microseconds=1) * PLACE
 
 
 def enqueued(job: Job, queue: str, position: int, by: str, now: datetime) -> Job:

@@ -158,7 +158,8 @@ class Consumer(Protocol):
     """The receiving half of a queue.
 
     Delivery is at least once and in no promised order: a message may come twice, late, or, after
-    a crash of the broker, never. A delivery that is not settled within 60 s comes again.
+    a crash of the broker, never. A delivery that is not settled within 10 s comes again, so that
+    what was delivered to a process that is gone keeps nobody waiting for long.
     """
 
     async def pull(

@@ -162,6 +162,14 @@ async def test_a_claim_without_an_answer_is_suspected_for_as_long_as_it_may_be_u
         assert (await server.request()).known == ()
 
 
+async def test_stops_are_asked_for_once_a_heartbeat_while_something_runs(tmp_path: Path) -> None:
+    async with talking(heartbeat=0.01) as (conversation, server):
+        server.accept(await server.request())
+        conversation.add(News("a" * 16, 1, tmp_path / "log", lambda problem: None))
+        while not (request := await server.request()).watch_stops:
+            server.accept(request)
+
+
 async def test_a_heartbeat_is_sent_when_nothing_else_is() -> None:
     async with talking(heartbeat=0.01) as (_, server):
         for _ in range(2):

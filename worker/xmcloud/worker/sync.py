@@ -61,12 +61,15 @@ class Conversation:
         self._claiming: asyncio.Future[SyncAnswer] | None = None
         self._watch_stops = False
         self._claimed_queues: set[str] = set()
+        self._stops_due = 0.0
         self._doubt = False
         self._doubt_until = 0.0
         self._pause = 0.0
         self._reports_from = 0.0
 
     def add(self, news: News) -> None:
+        if not self._news:
+            self._stops_due = self._loop.time() + self._heartbeat
         self._news[news.job_id, news.fence] = news
 
     def discard(self, news: News) -> None:
@@ -123,7 +126,8 @@ class Conversation:
     async def _exchange(self, reports: list[Report]) -> None:
         """What is asked for stays asked for when there is no answer."""
         claiming, doubt = self._claiming, self._doubt
-        watch_stops, self._watch_stops = self._watch_stops, False
+        watch_stops = self._watch_stops or self._time_to_watch_stops()
+        self._watch_stops = False
         claim = self._crew.claim(self._claimed_queues) if claiming and not doubt else None
         self._doubt = doubt or claim is not None
         unsure = doubt or (claim is None and self._loop.time() < self._doubt_until)
@@ -148,6 +152,13 @@ class Conversation:
             claiming.set_result(answer)
         elif self._claiming:
             self._send_at(0)
+
+    def _time_to_watch_stops(self) -> bool:
+        """Once a heartbeat, though nobody said so: the word may have been lost."""
+        if not self._news or self._loop.time() < self._stops_due:
+            return False
+        self._stops_due = self._loop.time() + self._heartbeat
+        return True
 
     def _known(self) -> tuple[AttemptRef, ...]:
         return tuple(AttemptRef(job_id=job_id, fence=fence) for job_id, fence in self._news)

@@ -27,7 +27,7 @@ from xmcloud.core.errors import NotFound, Unavailable
 from xmcloud.core.ports import Delivery, Message, Subscription
 
 CONTROL_TOPIC = "control"
-_ACK_DEADLINE = 60
+_ACK_DEADLINE = 10
 _BATCH = 1000
 _PULL_TIMEOUT = 120.0
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)

@@ -16,7 +16,7 @@ from xmcloud.adapters.sqlite.wakeups import Wakeups
 from xmcloud.core.errors import NotFound
 from xmcloud.core.ports import Clock, Delivery, Message, Subscription
 
-DEADLINE = timedelta(seconds=60)
+DEADLINE = timedelta(seconds=10)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS subscriptions(

@@ -15,7 +15,7 @@ from xmcloud.core.control.plane import (
 )
 from xmcloud.core.documents import JOBS, QUEUES, Stored
 from xmcloud.core.errors import AlreadyExists, Contended, InvalidInput, NotFound
-from xmcloud.core.lifecycle import moved, position_at
+from xmcloud.core.lifecycle import PLACE, moved, position_at
 from xmcloud.core.models import DEFAULT_QUEUES, Job, QueueState
 from xmcloud.core.ports import Message, PreconditionFailed, Query
 from xmcloud.core.protocol import Jobs, Move, NewQueue, Queues, QueueStatus
@@ -146,7 +146,7 @@ async def _edge(plane: ControlPlane, queue: str, *, front: bool) -> int:
     now = position_at(plane.clock.now())
     if not page:
         return now
-    return page[0].item.position - 1 if front else max(page[0].item.position + 1, now)
+    return page[0].item.position - PLACE if front else max(page[0].item.position + PLACE, now)
 
 
 async def _swap(plane: ControlPlane, id: str, up: bool) -> Job:

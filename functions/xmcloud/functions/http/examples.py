@@ -22,6 +22,7 @@ from xmcloud.core.protocol import (
     Claim,
     CloneExperiment,
     DeliveryRef,
+    EditExperiment,
     EditJob,
     Enqueue,
     Finished,
@@ -91,6 +92,7 @@ MOVE = body(
     to_the_front=Move(by="ada", to="front"),
     to_another_queue=Move(by="ada", to="back", queue="low"),
 )
+EDIT_EXPERIMENT = body(other_notes=EditExperiment(notes="0.01 is best."))
 EDIT_JOB = body(another_name=EditJob(name="train-again"), another_definition=EditJob(spec=_TRAIN))
 NEW_QUEUE = body(a_queue=NewQueue(name="nightly", priority=10))
 OPEN_SESSION = body(

@@ -56,7 +56,9 @@ async def get_experiment(plane: Plane, id: ExperimentId) -> Response:
 
 
 @router.patch("/{id}", response_model=Experiment)
-async def edit_experiment(plane: Plane, id: ExperimentId, body: EditExperiment) -> Response:
+async def edit_experiment(
+    plane: Plane, id: ExperimentId, body: Annotated[EditExperiment, examples.EDIT_EXPERIMENT]
+) -> Response:
     """Changes the title, tags or notes."""
     return answer(await experiments.edit_experiment(plane, id, body))
 

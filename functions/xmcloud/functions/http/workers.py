@@ -1,8 +1,11 @@
 """/v1/workers, /v1/sessions and /v1/messages: what workers speak."""
 
+import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import Response
 
 from xmcloud.core.control import sessions, sync
@@ -59,10 +62,13 @@ async def close_session(plane: Plane, id: SessionId) -> Response:
 
 
 @router.post("/messages/pull", response_model=Pulled)
-async def pull_messages(plane: Plane, body: Annotated[Pull, examples.PULL]) -> Response:
+async def pull_messages(
+    plane: Plane, request: Request, body: Annotated[Pull, examples.PULL]
+) -> Response:
     """Permits and control messages, for workers that do not reach the queue themselves."""
     wanted = [Subscription(ref.topic, ref.audience) for ref in body.subscriptions]
-    deliveries = await plane.queue.pull(wanted, body.limit, body.wait_seconds)
+    pulling = asyncio.create_task(plane.queue.pull(wanted, body.limit, body.wait_seconds))
+    deliveries = await _unless_gone(request, pulling)
     return answer(Pulled(deliveries=[_reference(delivery) for delivery in deliveries]))
 
 
@@ -75,6 +81,24 @@ async def settle_messages(plane: Plane, body: Annotated[Settle, examples.SETTLE]
     else:
         await plane.queue.release(deliveries, body.delay_seconds)
     return Response(status_code=204)
+
+
+async def _unless_gone(
+    request: Request, pulling: asyncio.Task[list[Delivery]]
+) -> Sequence[Delivery]:
+    """Nothing once the client hung up: what comes later is for those that are there."""
+    leaving = asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait({pulling, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return await pulling if pulling.done() else ()
+    finally:
+        pulling.cancel()
+        leaving.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _reference(delivery: Delivery) -> DeliveryRef:
