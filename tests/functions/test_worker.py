@@ -16,6 +16,7 @@ import pytest
 
 from tests.functions.api import TOKEN
 from tests.functions.worker_rig import LONG, Rig, eventually, opened_rig
+from tests.support.wire import TransportWire
 from xmcloud.core.errors import NotFound
 from xmcloud.core.models import Binary, Job, JobState, Outcome, PythonSource, ReasonCode
 from xmcloud.core.ports import Subscription
@@ -369,6 +370,6 @@ async def test_an_answer_of_something_else_is_no_answer(rig: Rig) -> None:
 
 
 async def test_a_pull_from_a_subscription_that_is_gone_says_so(rig: Rig) -> None:
-    async with ApiClient("http://api", TOKEN, rig.network) as client:
+    async with ApiClient(TransportWire(rig.network, TOKEN), "http://api") as client:
         with pytest.raises(NotFound, match="queue-default/nobody"):
             await RemoteQueue(client).pull([Subscription("queue-default", "nobody")], 1, 0)

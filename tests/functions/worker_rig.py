@@ -15,6 +15,7 @@ import httpx
 
 from tests.functions.api import HEADERS, TOKEN, Api, HeardSignals, application
 from tests.support.clock import ManualClock
+from tests.support.wire import TransportWire
 from xmcloud.adapters.files import FileBlobs
 from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
 from xmcloud.core.clock import SystemClock
@@ -98,7 +99,7 @@ class Rig:
             }
         )
         known.folder.mkdir(parents=True, exist_ok=True)
-        async with ApiClient("http://api", TOKEN, self.network) as client:
+        async with ApiClient(TransportWire(self.network, TOKEN), "http://api") as client:
             task = asyncio.create_task(Worker(known, client).run())
             try:
                 yield task

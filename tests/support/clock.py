@@ -12,6 +12,7 @@ class ManualClock:
     def __init__(self, now: datetime = START) -> None:
         self._now = now
         self._sleepers: list[tuple[datetime, asyncio.Future[None]]] = []
+        self._slept = asyncio.Event()
 
     def now(self) -> datetime:
         return self._now
@@ -35,8 +36,14 @@ class ManualClock:
             woken.set_result(None)
         else:
             self._sleepers.append(sleeper)
+            self._slept.set()
         try:
             await woken
         finally:
             if sleeper in self._sleepers:
                 self._sleepers.remove(sleeper)
+
+    async def sleeper(self) -> None:
+        """Returns when somebody sleeps who began after the last call."""
+        await asyncio.wait_for(self._slept.wait(), 10)
+        self._slept.clear()

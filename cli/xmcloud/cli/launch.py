@@ -27,5 +27,3 @@ def launch(script: str, flags: tuple[str, ...]) -> None:
     except ExperimentUnitError as error:
         say(f"Error: {error}")
         raise click.exceptions.Exit(ExitCode.JOB_FAILED) from None
-    except KeyboardInterrupt:
-        raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None

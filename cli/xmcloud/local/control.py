@@ -178,13 +178,13 @@ class LocalPlane:
     ) -> Control:
         self.processes.stop(_GRACE_SECONDS, [CONTROL_PLANE])
         port = self._port(wanted_port)
+        started.append(CONTROL_PLANE)
         with self._slow("Starting the control plane"):
             record = self.processes.start(
                 CONTROL_PLANE,
                 [*_python("xmcloud.local.serve"), f"--home={self.home.path}", f"--port={port}"],
                 variables,
             )
-            started.append(CONTROL_PLANE)
             wait_until_ready(record, answers(port, "/v1/health"), _READY_SECONDS)
         control = self.home.control()
         assert control is not None
@@ -211,10 +211,10 @@ class LocalPlane:
         own = [f"--name={WORKER_NAME}", "--pool=local", f"--slots={slots or _processors()}"]
         with Client(place.url, place.token) as client, self._slow("Starting a worker"):
             before = _sessions(client)
+            started.append(WORKER)
             record = self.processes.start(
                 WORKER, [*_python("xmcloud.cli"), "worker", "start", *own], variables
             )
-            started.append(WORKER)
             wait_until_ready(record, lambda: bool(_sessions(client) - before), _READY_SECONDS)
 
     @contextmanager

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import os
 import socket
 import sys
@@ -18,6 +19,9 @@ from xmcloud.functions.sweeper import run_sweeper
 from xmcloud.local.home import Control, Home, Profile
 from xmcloud.local.processes import LOOPBACK, PortTaken
 
+_SWITCH_SECONDS = 0.0001
+"""A thread that synced a commit waits that long, not 5 ms, for the interpreter."""
+
 _LONG_POLLS_SECONDS = 1
 """How long requests that wait for news may keep the process from ending."""
 
@@ -31,6 +35,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        # What is there now stays: the collector need not look at it again and again.
+        gc.freeze()
         self._home.announce(self._control)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -53,7 +59,9 @@ async def serve(home: Home, port: int) -> None:
     profile: Profile = "emulators" if emulated else "embedded"
     server = _Server(config, home, Control(f"http://{LOOPBACK}:{port}", profile))
     async with asyncio.TaskGroup() as tasks:
-        sweeper = tasks.create_task(run_sweeper(service.plane, service.alarms))
+        granted = asyncio.Event()
+        sweeper = tasks.create_task(run_sweeper(service.plane, service.alarms, granted))
+        await granted.wait()
         await server.serve([listener])
         sweeper.cancel()
 
@@ -88,6 +96,7 @@ def main() -> None:
     os.chdir(home.path)
     os.umask(0o077)
     try:
+        sys.setswitchinterval(_SWITCH_SECONDS)
         uvloop.run(serve(home, options.port))
     except XmcloudError as error:
         sys.exit(f"Error: {error}")

@@ -54,9 +54,16 @@ class Alarms:
                 task.cancel()
 
 
-async def run_sweeper(plane: ControlPlane, alarms: Alarms) -> None:
-    """Grants open sessions a new lease, since nobody could renew while this was down; sweeps."""
+async def run_sweeper(
+    plane: ControlPlane, alarms: Alarms, granted: asyncio.Event | None = None
+) -> None:
+    """Grants open sessions a new lease, since nobody could renew while this was down; sweeps.
+
+    No worker must be answered before `granted` is set: its lease may look over until then.
+    """
     await _tried(plane, alarms, regrant_leases)
+    if granted is not None:
+        granted.set()
     while True:
         await _tried(plane, alarms, sweep)
         await alarms.ring()

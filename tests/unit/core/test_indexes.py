@@ -1,24 +1,15 @@
 """Which queries the declared indexes serve."""
 
-import inspect
 import json
-from collections.abc import Callable
-from datetime import UTC, datetime
 from importlib.resources import files
 
 import pytest
 
-from xmcloud.core import queries
+from tests.support.examples import QUERIES
 from xmcloud.core.indexes import Index, UndeclaredIndex, declared, require_index
-from xmcloud.core.models import JobState
 from xmcloud.core.ports import Direction, Filter, Query
 
-SAMPLES = {str: "x", int: 1, datetime: datetime(2030, 1, 1, tzinfo=UTC), JobState: JobState.QUEUED}
 INDEX = Index("jobs", (("queue", "asc"), ("state", "asc"), ("position", "desc")))
-
-
-def asks(name: str, ask: Callable[..., object]) -> bool:
-    return not name.startswith("_") and inspect.signature(ask).return_annotation is Query
 
 
 def query(*equal: str, order: tuple[tuple[str, Direction], ...]) -> Query:
@@ -90,11 +81,6 @@ def test_everything_else_must_be_declared(asked: Query) -> None:
         require_index(asked)
 
 
-QUERIES = [ask for name, ask in inspect.getmembers(queries, inspect.isfunction) if asks(name, ask)]
-
-
-@pytest.mark.parametrize("ask", QUERIES, ids=lambda ask: ask.__name__)
-def test_every_query_of_the_control_plane_is_served(ask: Callable[..., Query]) -> None:
-    parameters = inspect.signature(ask).parameters.values()
-    asked = ask(*(SAMPLES[parameter.annotation] for parameter in parameters))
-    require_index(asked.page(4, "a cursor does not matter"))
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_query_of_the_control_plane_is_served(name: str) -> None:
+    require_index(QUERIES[name].page(4, "a cursor does not matter"))

@@ -5,34 +5,20 @@ alone, need no index of their own; everything else needs one with the equalities
 the order, to the letter.
 """
 
-import inspect
 import json
-from collections.abc import Callable
-from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
 
 import pytest
 
 from tests.support.builders import queued, session
-from xmcloud.core import queries
+from tests.support.examples import QUERIES
 from xmcloud.core.documents import JOBS, SESSIONS
-from xmcloud.core.models import JobState
 from xmcloud.core.ports import Query
 
 DECLARED: list[dict[str, Any]] = json.loads(
     (files("xmcloud.core") / "firestore.indexes.json").read_text("utf-8")
 )["indexes"]
-GIVEN = {str: "a", int: 1, datetime: datetime(2030, 1, 1, tzinfo=UTC), JobState: JobState.QUEUED}
-ASKED: dict[str, Callable[..., Query]] = {
-    name: ask
-    for name, ask in vars(queries).items()
-    if inspect.isfunction(ask) and not name.startswith("_") and ask.__module__ == queries.__name__
-}
-
-
-def an_example(ask: Callable[..., Query]) -> Query:
-    return ask(*(GIVEN[p.annotation] for p in inspect.signature(ask).parameters.values()))
 
 
 def fields(index: dict[str, Any]) -> list[tuple[str, str]]:
@@ -55,23 +41,23 @@ def serves(index: dict[str, Any], query: Query) -> bool:
     return index["collectionGroup"] == query.collection and head == equal and tail == [*query.order]
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", QUERIES)
 def test_a_query_is_served(name: str) -> None:
-    query = an_example(ASKED[name])
+    query = QUERIES[name]
     assert not needs_an_index(query) or any(serves(index, query) for index in DECLARED)
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", QUERIES)
 def test_a_range_is_on_the_field_that_orders(name: str) -> None:
     """Firestore wants its first order there; a cursor would not be one otherwise."""
-    query = an_example(ASKED[name])
+    query = QUERIES[name]
     ranged = {f.field for f in query.where if f.operator != "=="}
     assert ranged <= {field for field, _ in query.order[:1]}
 
 
 @pytest.mark.parametrize("index", DECLARED, ids=lambda index: str(fields(index)))
 def test_no_index_is_unused(index: dict[str, Any]) -> None:
-    assert any(serves(index, an_example(ask)) for ask in ASKED.values())
+    assert any(serves(index, query) for query in QUERIES.values())
 
 
 def test_queries_name_only_fields_that_documents_have() -> None:
@@ -79,8 +65,7 @@ def test_queries_name_only_fields_that_documents_have() -> None:
         "jobs": JOBS.data(queued()),
         "sessions": SESSIONS.data(session()),
     }
-    for ask in ASKED.values():
-        query = an_example(ask)
+    for query in QUERIES.values():
         if query.collection in made:
             named = {f.field for f in query.where} | {name for name, _ in query.order}
             assert named <= set(made[query.collection])

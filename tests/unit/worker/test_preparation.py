@@ -6,7 +6,7 @@ import io
 import os
 import subprocess
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -68,10 +68,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def preparation(tmp_path: Path, anyio_backend: str) -> Preparation:
+async def preparation(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Preparation]:
     """Blobs are those that are cached already: nothing listens at the address."""
-    blobs = BlobCache(tmp_path / "cache", ApiClient("http://127.0.0.1:1", "token"))
-    return Preparation(blobs, Environments(tmp_path / "cache"), BASE)
+    async with ApiClient.to("http://127.0.0.1:1", "token") as client:
+        blobs = BlobCache(tmp_path / "cache", client)
+        yield Preparation(blobs, Environments(tmp_path / "cache"), BASE)
 
 
 def cache_archive(tmp_path: Path, *members: tarfile.TarInfo) -> None:

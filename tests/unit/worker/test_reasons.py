@@ -53,6 +53,7 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
         (b'{"x": "\\ud800"}', "not valid JSON"),
         (b'{"x": ' + b"[" * 5000 + b"]" * 5000 + b"}", "not valid JSON"),
         (b"[1]", "no JSON object"),
+        (b'{"x": ' + b"[" * 150 + b"]" * 150 + b"}", "levels"),
         (b'{"loss": NaN}', "not valid JSON"),
         (json.dumps({"x": "y" * RESULTS_LIMIT}).encode(), "more than 16,384 bytes"),
     ],

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support.wire import TransportWire
 from xmcloud.core.models import Job, Outcome, ReasonCode, Session
 from xmcloud.core.protocol import (
     Claim,
@@ -85,7 +86,7 @@ async def talking(heartbeat: float = 600.0) -> AsyncIterator[tuple[Conversation,
         expires_at=NOW,
     )
     lease = Lease(session=session, lease_seconds=3 * heartbeat, heartbeat_seconds=heartbeat)
-    async with ApiClient("http://api", "token", server) as client:
+    async with ApiClient(TransportWire(server, "token"), "http://api") as client:
         conversation = Conversation(client, lease, Idle())
         task = asyncio.create_task(conversation.run())
         try:

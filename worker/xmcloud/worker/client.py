@@ -4,14 +4,14 @@ import asyncio
 import hashlib
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Self, TypeVar
+from types import MappingProxyType
+from typing import NoReturn, Self, TypeVar
 
-import httpx
 from pydantic import BaseModel, ValidationError
 
-from xmcloud.core.errors import LeaseLost, StorageFull, Unavailable, XmcloudError
+from xmcloud.core.errors import LeaseLost, NotFound, StorageFull, Unavailable, XmcloudError
 from xmcloud.core.models import Session
 from xmcloud.core.names import random_id
 from xmcloud.core.protocol import (
@@ -25,13 +25,12 @@ from xmcloud.core.protocol import (
     Sync,
     SyncAnswer,
 )
+from xmcloud.worker.wire import HttpWire, Refusal, Response, Wire
 
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 5.0
 _SECONDS = 30.0
-_CONNECT_SECONDS = 10.0
-# Less than servers keep an idle connection: a request on one that just ends would fail.
-_KEPT_SECONDS = 4.0
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _PASSING = {429, 500, 502, 503, 504}
 
 logger = logging.getLogger("xmcloud.worker")
@@ -61,29 +60,22 @@ class ApiClient:
     Methods that insist try again until the API answers; the others raise `Unavailable`.
     """
 
-    def __init__(
-        self, url: str, token: str, transport: httpx.AsyncBaseTransport | None = None
-    ) -> None:
-        address = httpx.URL(url)
-        self._http = httpx.AsyncClient(
-            base_url=address,
-            transport=transport,
-            headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
-            timeout=httpx.Timeout(_SECONDS, connect=_CONNECT_SECONDS),
-            limits=httpx.Limits(keepalive_expiry=_KEPT_SECONDS),
-            # Loading the certificates takes longer than a request.
-            verify=address.scheme == "https",
-            trust_env=address.host not in ("127.0.0.1", "localhost", "::1"),
-        )
+    def __init__(self, wire: Wire, url: str) -> None:
+        self._wire = wire
         self._url = url
         self._away = False
         self._pause = _FIRST_PAUSE_SECONDS
+
+    @classmethod
+    def to(cls, url: str, token: str) -> Self:
+        """Belongs to the event loop that runs."""
+        return cls(HttpWire(url, token), url)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._http.aclose()
+        await self._wire.close()
 
     async def open_session(self, worker: str, request: OpenSession) -> Lease:
         """Insists. Raises `Refused`."""
@@ -97,7 +89,7 @@ class ApiClient:
         try:
             return await self._post(f"/v1/sessions/{session}/sync", request, SyncAnswer)
         except Refused as error:
-            if error.problem.status == httpx.codes.NOT_FOUND:
+            if error.problem.status == NotFound.status:
                 raise LeaseLost(session) from error
             raise
 
@@ -125,21 +117,17 @@ class ApiClient:
     async def _download(self, digest: str, target: Path) -> None:
         found = hashlib.sha256()
         try:
-            async with self._http.stream("GET", f"/v1/blobs/{digest}") as response:
-                if response.is_error:
-                    await response.aread()
-                    _raise_for(response)
-                with target.open("wb") as file:
-                    async for chunk in response.aiter_bytes():
-                        found.update(chunk)
-                        file.write(chunk)
-        except httpx.TransportError as error:
-            raise Unavailable(_why(error)) from error
+            with target.open("wb") as file:
+                async for piece in self._wire.download(f"/v1/blobs/{digest}", _SECONDS):
+                    found.update(piece)
+                    file.write(piece)
+        except Refusal as error:
+            _raise_for(error.response)
         if found.hexdigest() != digest:
             raise DamagedBlob(f"Blob {digest} arrived with digest {found.hexdigest()}.")
 
     async def _open_sessions(self) -> Sessions:
-        return _parse(Sessions, await self._answer(self._http.get("/v1/workers")))
+        return _parse(Sessions, await self._send("/v1/workers", method="GET"))
 
     async def _post(
         self,
@@ -147,30 +135,23 @@ class ApiClient:
         request: BaseModel | bytes,
         answer: type[Answer],
         *,
-        headers: dict[str, str] | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
         server_seconds: float = 0.0,
     ) -> Answer:
         body = request if isinstance(request, bytes) else _encode(request)
-        response = await self._send(path, body, headers, server_seconds)
-        return _parse(answer, response)
+        return _parse(answer, await self._send(path, body, headers, server_seconds))
 
     async def _send(
         self,
         path: str,
-        body: bytes,
-        headers: dict[str, str] | None = None,
+        body: bytes = b"",
+        headers: Mapping[str, str] = _NO_HEADERS,
         server_seconds: float = 0.0,
-    ) -> httpx.Response:
+        method: str = "POST",
+    ) -> Response:
         """`server_seconds`: how long the server may take because it was asked to wait."""
-        limit = httpx.Timeout(_SECONDS, read=_SECONDS + server_seconds, connect=_CONNECT_SECONDS)
-        sending = self._http.post(path, content=body, headers=headers, timeout=limit)
-        return await self._answer(sending)
-
-    async def _answer(self, sending: Awaitable[httpx.Response]) -> httpx.Response:
-        try:
-            response = await sending
-        except httpx.TransportError as error:
-            raise Unavailable(_why(error)) from error
+        seconds = _SECONDS + server_seconds
+        response = await self._wire.send(method, path, body, headers, seconds)
         if response.is_error:
             _raise_for(response)
         if self._away:
@@ -198,28 +179,24 @@ def _encode(model: BaseModel) -> bytes:
     return model.model_dump_json().encode()
 
 
-def _parse(model: type[Answer], response: httpx.Response) -> Answer:
+def _parse(model: type[Answer], response: Response) -> Answer:
     try:
-        return model.model_validate_json(response.content)
+        return model.model_validate_json(response.body)
     except ValidationError as error:
-        path = response.request.url.path
-        raise Unavailable(f"the answer to {path} is not one of this version's API") from error
+        about = f"the answer to {response.path} is not one of this version's API"
+        raise Unavailable(about) from error
 
 
-def _why(error: httpx.TransportError) -> str:
-    return str(error) or type(error).__name__
-
-
-def _raise_for(response: httpx.Response) -> None:
+def _raise_for(response: Response) -> NoReturn:
     try:
-        problem = Problem.model_validate_json(response.content)
+        problem = Problem.model_validate_json(response.body)
     except ValidationError:
-        about = f"HTTP {response.status_code} {response.reason_phrase}"
-        problem = Problem(type="about:blank", title=about, status=response.status_code, detail="")
-    if response.status_code in _PASSING:
+        about = f"HTTP {response.status}"
+        problem = Problem(type="about:blank", title=about, status=response.status, detail="")
+    if response.status in _PASSING:
         raise Unavailable(problem.detail or problem.title)
     if problem.type.endswith(":lease-lost"):
-        raise LeaseLost(response.request.url.path.split("/")[-2])
-    if response.status_code == StorageFull.status:
+        raise LeaseLost(response.path.split("/")[-2])
+    if response.status == StorageFull.status:
         raise StorageFull("the control plane's files")
     raise Refused(problem)

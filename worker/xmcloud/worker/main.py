@@ -67,7 +67,7 @@ async def run_worker(settings: WorkerSettings) -> None:
         if killed:
             logger.warning("killed %d processes that an earlier run left behind", killed)
         token = settings.token.get_secret_value()
-        async with ApiClient(settings.url, token) as client:
+        async with ApiClient.to(settings.url, token) as client:
             await Worker(settings, client).run()
 
 

@@ -3,14 +3,17 @@
 import signal
 from pathlib import Path
 
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from xmcloud.core.models import Outcome, Reason, ReasonCode
+from xmcloud.core.models import Json, Outcome, Reason, ReasonCode
 from xmcloud.core.protocol import RESULTS_LIMIT
 from xmcloud.worker.news import Ending
 
 _MESSAGE_LIMIT = 4000
+
+
+_RESULTS: TypeAdapter[dict[str, Json]] = TypeAdapter(dict[str, Json])
 
 
 class UnusableResults(Exception):
@@ -77,4 +80,7 @@ def read_results(path: Path) -> dict[str, JsonValue]:
         raise UnusableResults(f"it is not valid JSON: {error}") from error
     if not isinstance(results, dict):
         raise UnusableResults("it holds no JSON object")
-    return results
+    try:
+        return _RESULTS.validate_python(results)
+    except ValidationError as error:
+        raise UnusableResults(error.errors()[0]["msg"]) from error

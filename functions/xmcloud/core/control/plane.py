@@ -120,6 +120,8 @@ async def publish_permits(plane: ControlPlane, jobs: Sequence[Stored[Job]]) -> l
         return list(jobs)
     if not queued:
         return list(jobs)
+    # Whoever waits for the permits in this process goes first.
+    await asyncio.sleep(0)
     confirmed = await apply_jobs(plane, [(s, permit_confirmed(s.item, now)) for s in queued])
     newest = {s.item.id: s for s in confirmed if s is not None}
     return [newest.get(stored.item.id, stored) for stored in jobs]

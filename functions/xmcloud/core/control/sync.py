@@ -1,8 +1,9 @@
 """One exchange with a worker: take its reports, renew its lease, give it jobs."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
 from xmcloud.core import lifecycle, queries
 from xmcloud.core.control.claims import claim_jobs
@@ -15,9 +16,11 @@ from xmcloud.core.models import Job, Session
 from xmcloud.core.protocol import (
     RESULTS_LIMIT,
     AttemptRef,
+    Claim,
     Finished,
     Output,
     Problem,
+    QueueAnswer,
     Report,
     ReportResult,
     Started,
@@ -26,23 +29,55 @@ from xmcloud.core.protocol import (
     SyncAnswer,
 )
 
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+
 
 async def sync(plane: ControlPlane, session_id: str, request: Sync) -> SyncAnswer:
-    """Raises `LeaseLost` for a session that is over: then nothing of the request is taken."""
+    """Raises `LeaseLost` for a session that is over: then nothing of the request is taken.
+
+    What is taken, looked up and claimed does not depend on each other, so it shares round trips.
+    If one part fails, the worker names what it knows in its next request, and loses nothing.
+    """
     session = await held_session(plane, session_id)
-    results = await _take(plane, session, request.reports) if request.reports else []
-    forgotten = await _forgotten(plane, session, request.known) if request.known is not None else []
-    jobs, answers = await claim_jobs(plane, session, request.claim) if request.claim else ([], [])
+    results, forgotten, claimed, stops = await _all_done(
+        _take(plane, session, request.reports),
+        _forgotten(plane, session, request.known),
+        _claim(plane, session, request.claim),
+        _stops(plane, session, request.watch_stops),
+    )
+    jobs, answers = claimed
     return SyncAnswer(
         lease_expires_at=session.expires_at,
         results=results,
         jobs=[*forgotten, *jobs],
         queues=answers,
-        stops=await _stops(plane, session) if request.watch_stops else [],
+        stops=stops,
     )
 
 
-async def _stops(plane: ControlPlane, session: Session) -> list[StopOrder]:
+async def _all_done(
+    first: Awaitable[A], second: Awaitable[B], third: Awaitable[C], fourth: Awaitable[D]
+) -> tuple[A, B, C, D]:
+    """The results; a failure is raised when nothing is under way any more."""
+    results = await asyncio.gather(first, second, third, fourth, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return cast(tuple[A, B, C, D], tuple(results))
+
+
+async def _claim(
+    plane: ControlPlane, session: Session, claim: Claim | None
+) -> tuple[list[Job], list[QueueAnswer]]:
+    return await claim_jobs(plane, session, claim) if claim else ([], [])
+
+
+async def _stops(plane: ControlPlane, session: Session, asked: bool) -> list[StopOrder]:
+    if not asked:
+        return []
     page, _ = await JOBS.find(plane.store, queries.to_stop(session.id).page(500, None))
     return [
         StopOrder(job_id=job.id, fence=job.fence, message=job.stop.message)
@@ -52,9 +87,11 @@ async def _stops(plane: ControlPlane, session: Session) -> list[StopOrder]:
 
 
 async def _forgotten(
-    plane: ControlPlane, session: Session, known: Sequence[AttemptRef]
+    plane: ControlPlane, session: Session, known: Sequence[AttemptRef] | None
 ) -> list[Job]:
     """Attempts whose claim was answered into a broken connection."""
+    if known is None:
+        return []
     page, _ = await JOBS.find(plane.store, queries.held_by(session.id).page(1000, None))
     names = {(ref.job_id, ref.fence) for ref in known}
     return [s.item for s in page if (s.item.id, s.item.fence) not in names]
@@ -71,6 +108,8 @@ class _News:
 async def _take(
     plane: ControlPlane, session: Session, reports: Sequence[Report]
 ) -> list[ReportResult]:
+    if not reports:
+        return []
     news: dict[str, _News] = {}
     for index, report in enumerate(reports):
         news.setdefault(report.job_id, _News()).reports.append((index, report))

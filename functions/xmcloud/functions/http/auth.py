@@ -41,5 +41,5 @@ class TokenFile:
         if not hmac.compare_digest(token.encode(), self._token):
             raise Unauthorized(
                 "The token of this request is not the control plane's.",
-                "Sign in again; on this machine, xmcloud up shows which one is used.",
+                "Use the one it was started with; on this machine: xmcloud down, then xmcloud up.",
             )

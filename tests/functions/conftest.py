@@ -1,0 +1,70 @@
+"""The HTTP API over real adapters, in this process."""
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.functions.api import HEADERS, Api, HeardSignals, application
+from tests.support.clock import ManualClock
+from xmcloud.adapters.files import FileBlobs
+from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
+from xmcloud.core.control.plane import ControlPlane
+
+LOOK_AGAIN = timedelta(milliseconds=10)
+"""So soon does a waiting request see that the clock was moved."""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def sqlite_plane(home: Path, clock: ManualClock, signals: HeardSignals) -> ControlPlane:
+    return ControlPlane(
+        store=SqliteStore(home / "store.db"),
+        queue=SqliteQueue(home / "queue.db", clock),
+        blobs=FileBlobs(home / "blobs"),
+        clock=clock,
+        look_again=LOOK_AGAIN,
+        overlap=timedelta(milliseconds=200),
+        signals=signals,
+    )
+
+
+def gcp_plane(project: str, clock: ManualClock, signals: HeardSignals) -> ControlPlane:
+    from xmcloud.adapters.gcp.firestore import FirestoreStore
+    from xmcloud.adapters.gcp.pubsub import PubSubQueue
+    from xmcloud.adapters.gcp.storage import GcsBlobs
+
+    return ControlPlane(
+        store=FirestoreStore(project),
+        queue=PubSubQueue(project),
+        blobs=GcsBlobs(f"blobs-{secrets.token_hex(8)}"),
+        clock=clock,
+        look_again=LOOK_AGAIN,
+        signals=signals,
+    )
+
+
+@pytest.fixture(params=["sqlite", pytest.param("gcp", marks=pytest.mark.emulator)])
+async def api(
+    request: pytest.FixtureRequest, tmp_path: Path, anyio_backend: str
+) -> AsyncIterator[Api]:
+    clock, signals = ManualClock(), HeardSignals()
+    if request.param == "sqlite":
+        plane = sqlite_plane(tmp_path, clock, signals)
+    else:
+        plane = gcp_plane(request.getfixturevalue("gcp_project"), clock, signals)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(plane.store.close)
+        stack.push_async_callback(plane.queue.close)
+        app = application(plane, tmp_path)
+        transport = httpx.ASGITransport(app)
+        client = httpx.AsyncClient(transport=transport, base_url="http://api", headers=HEADERS)
+        http = await stack.enter_async_context(client)
+        yield Api(http, plane, clock, signals, app)

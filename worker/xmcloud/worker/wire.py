@@ -1,0 +1,104 @@
+"""HTTP as the worker needs it: a request and its whole answer, or a download in pieces."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from xmcloud.core.errors import Unavailable
+
+_CONNECT_SECONDS = 10.0
+# Less than servers keep an idle connection: a request on one that just ends would fail.
+_KEPT_SECONDS = 4.0
+_PIECE_BYTES = 256 * 1024
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer."""
+
+    path: str
+    status: int
+    body: bytes
+
+    @property
+    def is_error(self) -> bool:
+        return self.status >= 400
+
+
+class Refusal(Exception):
+    """A download was answered with an error."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.status)
+        self.response = response
+
+
+class Wire(Protocol):
+    """The way to one control plane. Methods raise `Unavailable` when it breaks."""
+
+    async def send(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], seconds: float
+    ) -> Response:
+        """The server may be silent for `seconds`."""
+
+    def download(self, path: str, seconds: float) -> AsyncIterator[bytes]:
+        """The body in pieces. Raises `Refusal`."""
+
+    async def close(self) -> None:
+        """Ends the connections."""
+
+
+class HttpWire:
+    """On aiohttp, whose requests take a quarter of the processor time of httpx's."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url = url.rstrip("/")
+        self._session = aiohttp.ClientSession(
+            headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
+            connector=aiohttp.TCPConnector(keepalive_timeout=_KEPT_SECONDS),
+            trust_env=urlsplit(url).hostname not in _LOOPBACK,
+        )
+
+    async def send(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], seconds: float
+    ) -> Response:
+        with _breaks_explained():
+            async with self._session.request(
+                method,
+                self._url + path,
+                data=body,
+                headers=headers,
+                timeout=_timeout(seconds),
+                allow_redirects=False,
+            ) as answer:
+                return Response(path, answer.status, await answer.read())
+
+    async def download(self, path: str, seconds: float) -> AsyncIterator[bytes]:
+        with _breaks_explained():
+            async with self._session.get(
+                self._url + path, timeout=_timeout(seconds), allow_redirects=False
+            ) as answer:
+                if answer.status >= 400:
+                    raise Refusal(Response(path, answer.status, await answer.read()))
+                async for piece in answer.content.iter_chunked(_PIECE_BYTES):
+                    yield piece
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+def _timeout(seconds: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=seconds)
+
+
+@contextmanager
+def _breaks_explained() -> Iterator[None]:
+    try:
+        yield
+    except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+        raise Unavailable(str(error) or type(error).__name__) from error
