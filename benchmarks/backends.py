@@ -10,33 +10,32 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
+
 from benchmarks.stack import Stack
-from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
-from xmcloud.core.clock import SystemClock
-from xmcloud.core.ports import Message, Queue, Store, Subscription, Write
+from xmcloud.adapters.sqlite import SqliteStore
+from xmcloud.core.ports import Message, Store, Subscription, Write
+from xmcloud.local.processes import free_port
 
 TRANSACTIONS = 2
 PROJECT = "bench"
+_MODULE = [sys.executable, "-m"]
 
 
 @asynccontextmanager
-async def opened(kind: str, folder: Path) -> AsyncIterator[tuple[Store, Queue]]:
-    """A store and a queue of the kind, `embedded` or `emulators`, apart from the stack's own."""
+async def opened(kind: str, folder: Path) -> AsyncIterator[Store]:
+    """A store of the kind, `embedded` or `emulators`, apart from the stack's own."""
     store: Store
-    queue: Queue
     if kind == "embedded":
         folder.mkdir(exist_ok=True)
         store = SqliteStore(folder / "store.db")
-        queue = SqliteQueue(folder / "queue.db", SystemClock())
     else:
         from xmcloud.adapters.gcp.firestore import FirestoreStore
-        from xmcloud.adapters.gcp.pubsub import PubSubQueue
 
-        store, queue = FirestoreStore(PROJECT), PubSubQueue(PROJECT)
+        store = FirestoreStore(PROJECT)
     try:
-        yield store, queue
+        yield store
     finally:
-        await queue.close()
         await store.close()
 
 
@@ -52,27 +51,61 @@ def kind_of(stack: Stack) -> str:
 
 async def floor_samples(kind: str, folder: Path, count: int) -> list[float]:
     """Milliseconds of a bare publish and pull between two processes, two transactions (a read
-    and a conditional write each), and a fork and exec, all on that backend."""
+    and a conditional write each), and a fork and exec, all on that backend.
+
+    Embedded, both ends reach the queue over HTTP, as clients and workers do there.
+    """
     folder.mkdir(exist_ok=True)
-    topic = f"floor-{secrets.token_hex(4)}"
-    subscription = Subscription(topic, "bench")
-    async with opened(kind, folder) as (store, queue):
-        await queue.subscribe([subscription])
-        puller = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.puller", kind, str(folder), topic, str(count)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert puller.stdout is not None
-        await asyncio.to_thread(puller.stdout.readline)
-        samples = []
-        for number in range(count):
-            await queue.publish(topic, [Message("", str(time.time_ns()))])
-            received = float(await asyncio.to_thread(puller.stdout.readline))
-            stored = sum([await _transaction(store, number) for _ in range(TRANSACTIONS)])
+    samples: list[float] = []
+    messages = _over_http(folder, count) if kind == "embedded" else _over_pubsub(count)
+    async with opened(kind, folder) as store:
+        async for received in messages:
+            stored = 0.0
+            for _ in range(TRANSACTIONS):
+                stored += await _transaction(store, len(samples))
             samples.append(received + stored + await asyncio.to_thread(_fork_and_exec))
-        puller.wait()
     return samples
+
+
+async def _over_http(folder: Path, count: int) -> AsyncIterator[float]:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    server = subprocess.Popen([*_MODULE, "benchmarks.bare_queue", str(folder), str(port)])
+    with httpx.Client(transport=httpx.HTTPTransport(retries=20)) as client:
+        client.get(url)
+        puller = _puller(url, str(count))
+        await _line(puller)
+        for _ in range(count):
+            client.post(f"{url}/publish", content=str(time.time_ns()))
+            yield await _line(puller)
+    puller.wait()
+    server.terminate()
+    server.wait()
+
+
+async def _over_pubsub(count: int) -> AsyncIterator[float]:
+    from xmcloud.adapters.gcp.pubsub import PubSubQueue
+
+    topic = f"floor-{secrets.token_hex(4)}"
+    queue = PubSubQueue(PROJECT)
+    await queue.subscribe([Subscription(topic, "bench")])
+    puller = _puller(PROJECT, topic, str(count))
+    await _line(puller)
+    for _ in range(count):
+        await queue.publish(topic, [Message("", str(time.time_ns()))])
+        yield await _line(puller)
+    await queue.close()
+
+
+def _puller(*arguments: str) -> "subprocess.Popen[str]":
+    argv = [*_MODULE, "benchmarks.puller", *arguments]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+
+
+async def _line(puller: "subprocess.Popen[str]") -> float:
+    assert puller.stdout is not None
+    line = await asyncio.to_thread(puller.stdout.readline)
+    return 0.0 if line == "ready\n" else float(line)
 
 
 async def _transaction(store: Store, number: int) -> float:
@@ -94,7 +127,7 @@ def _fork_and_exec() -> float:
 
 async def raw_batch_rate(kind: str, folder: Path, count: int, body: str) -> float:
     """Documents a second in commits as large as a request's."""
-    async with opened(kind, folder) as (store, _):
+    async with opened(kind, folder) as store:
         began = time.perf_counter()
         for start in range(0, count, 400):
             ids = range(start, min(count, start + 400))

@@ -1,24 +1,55 @@
-"""A process that pulls and prints how many milliseconds each message took to come."""
+"""A process that pulls and prints how many milliseconds each message took to come.
+
+`python -m benchmarks.puller URL COUNT` pulls from `bare_queue`,
+`python -m benchmarks.puller PROJECT TOPIC COUNT` from Pub/Sub.
+"""
 
 import asyncio
 import sys
 import time
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
-from benchmarks.backends import opened
+import aiohttp
+
 from xmcloud.core.ports import Delivery, Subscription
 
-
-async def main(kind: str, folder: str, topic: str, count: int) -> None:
-    async with opened(kind, Path(folder)) as (_, queue):
-        subscription = Subscription(topic, "bench")
-        print("ready", flush=True)
-        for _ in range(count):
-            deliveries: list[Delivery] = []
-            while not deliveries:
-                deliveries = await queue.pull([subscription], 1, 30)
-            print((time.time_ns() - int(deliveries[0].message.body)) / 1e6, flush=True)
-            await queue.acknowledge(deliveries)
+Pull = Callable[[], Awaitable[str]]
 
 
-asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))
+async def pull_all(pull: Pull, count: int) -> None:
+    print("ready", flush=True)
+    for _ in range(count):
+        sent = ""
+        while not sent:
+            sent = await pull()
+        print((time.time_ns() - int(sent)) / 1e6, flush=True)
+
+
+async def from_http(url: str, count: int) -> None:
+    async with aiohttp.ClientSession() as session:
+
+        async def pull() -> str:
+            async with session.post(f"{url}/pull") as answer:
+                return await answer.text()
+
+        await pull_all(pull, count)
+
+
+async def from_pubsub(project: str, topic: str, count: int) -> None:
+    from xmcloud.adapters.gcp.pubsub import PubSubQueue
+
+    queue = PubSubQueue(project)
+
+    async def pull() -> str:
+        deliveries: list[Delivery] = await queue.pull([Subscription(topic, "bench")], 1, 30)
+        await queue.acknowledge(deliveries)
+        return "".join(delivery.message.body for delivery in deliveries)
+
+    await pull_all(pull, count)
+    await queue.close()
+
+
+if len(sys.argv) == 3:
+    asyncio.run(from_http(sys.argv[1], int(sys.argv[2])))
+else:
+    asyncio.run(from_pubsub(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -3,6 +3,7 @@
 import os
 import secrets
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ class Stack:
             news = self.client.changes(experiment, cursor, 30)
             jobs |= {job.id: job for job in news.jobs}
             cursor = news.cursor
+            time.sleep(0.1)
         return list(jobs.values())
 
 

@@ -207,7 +207,7 @@ class ExperimentContext:
 def _say_it_goes_on(experiment: Experiment) -> None:
     id = experiment.experiment_id[:8]
     sys.stderr.write(
-        f"xmcloud: no longer waiting; the jobs go on. See them: xmcloud show {id}. "
+        f"xmcloud: no longer waiting; the jobs that were sent go on. See them: xmcloud show {id}. "
         f"Stop them: xmcloud stop {id}.\n"
     )
 

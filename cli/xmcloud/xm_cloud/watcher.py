@@ -13,6 +13,9 @@ from xmcloud.core.models import Job
 from xmcloud.core.protocol import Changes
 
 POLL_SECONDS = 20.0
+BREATH_SECONDS = 0.1
+"""Between two requests: what changes meanwhile comes in one answer."""
+
 PATIENCE = 120
 """Polls in a row that may fail, about 10 s apart, before the waiting ends."""
 
@@ -63,6 +66,7 @@ class Watcher:
         try:
             while self._anybody_waits():
                 self._hear(self._changes())
+                self._sleep(BREATH_SECONDS)
             failure = None
         except XmcloudError as error:
             failure = error
