@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-import tarfile
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,11 @@ from xmcloud.core.models import Binary, Command, Job, PythonSource
 from xmcloud.worker.cache import BlobCache
 from xmcloud.worker.client import DamagedBlob, Refused
 from xmcloud.worker.environments import Environments, Step
+
+if sys.version_info >= (3, 12):
+    import tarfile
+else:  # Python 3.11 has the safe extraction from its fourth release on
+    from backports import tarfile
 
 _KEPT = "XMCLOUD_PROCESS_MARK"
 _OTHER_PYTHON = ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV")
