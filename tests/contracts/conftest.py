@@ -1,23 +1,17 @@
 """Every adapter of every port, for the suites beside this file."""
 
 import secrets
-import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
-from tests.contracts.clocks import SystemClock
 from xmcloud.adapters.files import FileBlobs
 from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
+from xmcloud.core.clock import SystemClock
 from xmcloud.core.ports import Blobs, Queue, Store
 
 emulated = pytest.mark.emulator
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture
@@ -25,18 +19,6 @@ def no_database(tmp_path: Path) -> Path:
     path = tmp_path / "no.db"
     path.write_bytes(b"not a database, but long enough to be taken for one" * 100)
     return path
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 512 KiB; skips where one may not be mounted."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "xmcloud-test", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("a file system of its own: needs the right to mount (root)")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("firestore", marks=emulated)])

@@ -4,24 +4,16 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.contracts.clocks import SystemClock
+from tests.contracts.counting import add_one
 from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
-from xmcloud.core.ports import Message, PreconditionFailed, Subscription, Write
+from xmcloud.core.clock import SystemClock
+from xmcloud.core.ports import Message, Subscription, Write
 
 
 async def increment(path: Path, times: str) -> None:
     store = SqliteStore(path)
     for _ in range(int(times)):
-        while True:
-            (document,) = await store.get("jobs", ["counter"])
-            assert document is not None
-            count = document.data["n"]
-            assert isinstance(count, int)
-            try:
-                await store.commit([Write.replace("jobs", document, {"n": count + 1})])
-            except PreconditionFailed:
-                continue
-            break
+        await add_one(store, "counter")
     await store.close()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.contracts.counting import add_one
 from xmcloud.core.errors import InvalidInput, TooLarge
 from xmcloud.core.indexes import UndeclaredIndex
 from xmcloud.core.ports import (
@@ -209,19 +210,7 @@ async def test_a_commit_may_span_collections_and_500_documents(store: Store) -> 
 
 async def test_concurrent_changes_of_one_document_lose_none(store: Store) -> None:
     await put(store, "jobs", {"a": {"n": 0}})
-
-    async def increment() -> None:
-        while True:
-            document = await load(store, "jobs", "a")
-            count = document.data["n"]
-            assert isinstance(count, int)
-            try:
-                await store.commit([Write.replace("jobs", document, {"n": count + 1})])
-            except PreconditionFailed:
-                continue
-            return
-
-    await asyncio.gather(*(increment() for _ in range(20)))
+    await asyncio.gather(*(add_one(store, "a") for _ in range(20)))
     assert (await load(store, "jobs", "a")).data == {"n": 20}
 
 

@@ -24,11 +24,6 @@ LONG = 30.0
 """Seconds; ends a test that would fail, delays none that passes."""
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Machine:
     """A control plane and workers as processes, and a client."""
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -56,6 +56,17 @@ class Api:
     ) -> M:
         answer = await self.call("POST", path, {} if body is None else body, status, **more)
         return model.model_validate_json(answer.content)
+
+    async def pages_of_jobs(self, path: str) -> list[list[str]]:
+        """Their names, two to a page."""
+        pages: list[list[str]] = []
+        cursor: dict[str, str] = {}
+        while True:
+            page = await self.get(Jobs, path, limit=2, **cursor)
+            pages.append([job.name for job in page.jobs])
+            if page.cursor is None:
+                return pages
+            cursor = {"cursor": page.cursor}
 
     async def refused(
         self, method: str, path: str, status: int, body: object = None, **more: Any
@@ -120,6 +131,21 @@ def application(plane: ControlPlane, home: Path) -> FastAPI:
     app = _application()
     app.state.plane, app.state.authenticator = plane, TokenFile(token)
     return app
+
+
+@asynccontextmanager
+async def opened_api(
+    plane: ControlPlane, clock: ManualClock, signals: HeardSignals, home: Path
+) -> AsyncIterator[Api]:
+    """The plane is closed with it."""
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(plane.store.close)
+        stack.push_async_callback(plane.queue.close)
+        app = application(plane, home)
+        transport = httpx.ASGITransport(app)
+        client = httpx.AsyncClient(transport=transport, base_url="http://api", headers=HEADERS)
+        http = await stack.enter_async_context(client)
+        yield Api(http, plane, clock, signals, app)
 
 
 @cache

@@ -2,14 +2,12 @@
 
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 
-import httpx
 import pytest
 
-from tests.functions.api import HEADERS, Api, HeardSignals, application
+from tests.functions.api import Api, HeardSignals, opened_api
 from tests.support.clock import ManualClock
 from xmcloud.adapters.files import FileBlobs
 from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
@@ -17,11 +15,6 @@ from xmcloud.core.control.plane import ControlPlane
 
 LOOK_AGAIN = timedelta(milliseconds=10)
 """So soon does a waiting request see that the clock was moved."""
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def sqlite_plane(home: Path, clock: ManualClock, signals: HeardSignals) -> ControlPlane:
@@ -60,11 +53,5 @@ async def api(
         plane = sqlite_plane(tmp_path, clock, signals)
     else:
         plane = gcp_plane(request.getfixturevalue("gcp_project"), clock, signals)
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(plane.store.close)
-        stack.push_async_callback(plane.queue.close)
-        app = application(plane, tmp_path)
-        transport = httpx.ASGITransport(app)
-        client = httpx.AsyncClient(transport=transport, base_url="http://api", headers=HEADERS)
-        http = await stack.enter_async_context(client)
-        yield Api(http, plane, clock, signals, app)
+    async with opened_api(plane, clock, signals, tmp_path) as api:
+        yield api

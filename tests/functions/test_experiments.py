@@ -161,14 +161,7 @@ async def test_units_are_numbered_on(api: Api) -> None:
 async def test_pages_of_jobs_in_order_of_unit(api: Api) -> None:
     experiment = await api.experiment()
     await api.jobs(experiment, *(new_job(f"job {number}") for number in range(5)))
-    names: list[list[str]] = []
-    cursor: dict[str, str] = {}
-    while True:
-        page = await api.get(Jobs, f"/experiments/{experiment.id}/jobs", limit=2, **cursor)
-        names.append([job.name for job in page.jobs])
-        if page.cursor is None:
-            break
-        cursor = {"cursor": page.cursor}
+    names = await api.pages_of_jobs(f"/experiments/{experiment.id}/jobs")
     assert names == [["job 0", "job 1"], ["job 2", "job 3"], ["job 4"]]
 
 

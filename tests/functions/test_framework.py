@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.functions.api import HEADERS, TOKEN, Api, HeardSignals, application, problem
+from tests.functions.api import HEADERS, TOKEN, Api, HeardSignals, opened_api, problem
 from tests.functions.conftest import gcp_plane, sqlite_plane
 from tests.support.clock import ManualClock
 from tests.support.servers import Server, running
@@ -75,14 +75,8 @@ class Deployment:
         async def run() -> None:
             clock, signals = ManualClock(now), HeardSignals()
             plane = self._plane(clock, signals)
-            app = application(plane, self.home)
-            transport = httpx.ASGITransport(app)
-            async with httpx.AsyncClient(
-                transport=transport, base_url="http://api", headers=HEADERS
-            ) as http:
-                await work(Api(http, plane, clock, signals, app))
-            await plane.queue.close()
-            await plane.store.close()
+            async with opened_api(plane, clock, signals, self.home) as api:
+                await work(api)
 
         asyncio.run(run())
 

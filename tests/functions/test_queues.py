@@ -4,7 +4,7 @@ import pytest
 
 from tests.functions.api import Api, new_job
 from xmcloud.core.models import Job, QueueState
-from xmcloud.core.protocol import Jobs, Queues, QueueStatus
+from xmcloud.core.protocol import Queues, QueueStatus
 
 pytestmark = pytest.mark.anyio
 
@@ -54,14 +54,7 @@ async def test_pages_of_what_waits_in_order(api: Api) -> None:
     experiment = await api.experiment()
     jobs = await api.jobs(experiment, *(new_job(f"job {number}") for number in range(5)))
     await api.post(Job, f"/jobs/{jobs[4].id}/move", {"to": "front"})
-    names: list[list[str]] = []
-    cursor: dict[str, str] = {}
-    while True:
-        page = await api.get(Jobs, "/queues/default/jobs", limit=2, **cursor)
-        names.append([job.name for job in page.jobs])
-        if page.cursor is None:
-            break
-        cursor = {"cursor": page.cursor}
+    names = await api.pages_of_jobs("/queues/default/jobs")
     assert names == [["job 4", "job 0"], ["job 1", "job 2"], ["job 3"]]
 
 

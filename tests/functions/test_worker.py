@@ -5,10 +5,9 @@ import io
 import logging
 import os
 import signal
-import subprocess
 import sys
 import tarfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
@@ -31,18 +30,6 @@ pytestmark = pytest.mark.anyio
 async def rig(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Rig]:
     async with opened_rig(tmp_path) as rig:
         yield rig
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB; skips where one may not be mounted."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "xmcloud-test", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("a file system of its own: needs the right to mount (root)")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
 
 
 def python(program: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from tests.functions.api import Api, finished, new_job, started
 from xmcloud.core.control.sweep import sweep
 from xmcloud.core.models import Job, JobState, Outcome, ReasonCode, Session
 from xmcloud.core.protocol import Lease, LogSlice, Pulled, Sessions
+from xmcloud.core.topics import control_audience
 
 pytestmark = pytest.mark.anyio
 
@@ -183,9 +184,10 @@ async def test_a_worker_hears_what_to_stop(api: Api) -> None:
     session = await api.session()
     job = await api.running(await api.job(), session)
     await api.post(Job, f"/jobs/{job.id}/stop", {"by": "ada", "message": "enough"})
-    pull = {"subscriptions": [{"topic": "control", "audience": "ant"}], "wait_seconds": 0}
+    audience = control_audience(session)
+    pull = {"subscriptions": [{"topic": "control", "audience": audience}], "wait_seconds": 0}
     (told,) = (await api.post(Pulled, "/messages/pull", pull)).deliveries
-    assert (told.audience, told.body) == ("ant", "stop")
+    assert (told.audience, told.body) == (audience, "stop")
     assert (await api.sync(session)).stops == []
     (order,) = (await api.sync(session, watch_stops=True)).stops
     assert (order.job_id, order.fence, order.message) == (job.id, 1, "enough")

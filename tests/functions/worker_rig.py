@@ -6,14 +6,14 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.functions.api import HEADERS, TOKEN, Api, HeardSignals, application
+from tests.functions.api import TOKEN, Api, HeardSignals, opened_api
 from tests.support.clock import ManualClock
 from tests.support.wire import TransportWire
 from xmcloud.adapters.files import FileBlobs
@@ -158,16 +158,11 @@ async def opened_rig(folder: Path) -> AsyncIterator[Rig]:
         lease=timedelta(minutes=5),
         heartbeat=timedelta(minutes=1),
     )
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(plane.store.close)
-        stack.push_async_callback(plane.queue.close)
-        app = application(plane, home)
-        inner = httpx.ASGITransport(app)
-        client = httpx.AsyncClient(transport=inner, base_url="http://api", headers=HEADERS)
-        http = await stack.enter_async_context(client)
-        api = Api(http=http, plane=plane, clock=ManualClock(), signals=signals, app=app)
-        stack.callback(set_subreaper, False)
-        yield Rig(api, Network(inner), disk, folder)
+    async with opened_api(plane, ManualClock(), signals, home) as api:
+        try:
+            yield Rig(api, Network(httpx.ASGITransport(api.app)), disk, folder)
+        finally:
+            set_subreaper(False)
 
 
 def command(*argv: str) -> Command:

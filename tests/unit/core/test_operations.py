@@ -29,11 +29,6 @@ EXITED = Reason(code=ReasonCode.EXITED, message="exit code 0", exit_code=0)
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     rig = sqlite_rig(tmp_path, ManualClock())
     yield rig

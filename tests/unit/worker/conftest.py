@@ -5,11 +5,6 @@ import pytest
 from xmcloud.worker.family import set_subreaper
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def _no_subreaper_afterwards() -> Iterator[None]:
     """Orphans of other tests are not for this process to collect."""

@@ -4,9 +4,8 @@ import asyncio
 import errno
 import io
 import os
-import subprocess
 import tarfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -169,18 +168,6 @@ async def test_a_directory_that_is_not_in_the_archive_is_named(
     source = PythonSource(archive=DIGEST, directory=directory, entrypoint=("x",))
     with pytest.raises(SetupFailed, match=f"no folder '{directory}'"):
         await preparation.plan(job(source), folder, no_step)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB; skips where one may not be mounted."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "xmcloud-test", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("a file system of its own: needs the right to mount (root)")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
 
 
 async def test_a_full_disk_is_told_from_other_errors(

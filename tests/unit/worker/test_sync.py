@@ -3,14 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.support.builders import session
+from tests.support.clock import START
 from tests.support.wire import TransportWire
-from xmcloud.core.models import Job, Outcome, ReasonCode, Session
+from xmcloud.core.models import Job, Outcome, ReasonCode
 from xmcloud.core.protocol import (
     Claim,
     Lease,
@@ -27,7 +28,6 @@ from xmcloud.worker.sync import Conversation
 
 pytestmark = pytest.mark.anyio
 
-NOW = datetime(2030, 1, 1, tzinfo=UTC)
 LONG = 20.0
 """Seconds; ends a test that would fail, delays none that passes."""
 
@@ -52,7 +52,7 @@ class Server(httpx.AsyncBaseTransport):
     def accept(self, request: Sync) -> None:
         """Takes every report."""
         results = [ReportResult(job_id=r.job_id, fence=r.fence) for r in request.reports]
-        answer = SyncAnswer(lease_expires_at=NOW, results=results)
+        answer = SyncAnswer(lease_expires_at=START, results=results)
         self._answers.put_nowait(httpx.Response(200, text=answer.model_dump_json()))
 
     def fail(self) -> None:
@@ -75,17 +75,7 @@ class Idle:
 @asynccontextmanager
 async def talking(heartbeat: float = 600.0) -> AsyncIterator[tuple[Conversation, Server]]:
     server = Server()
-    session = Session(
-        id="s" * 16,
-        worker="ant",
-        pool="local",
-        queues=("default",),
-        slots=1,
-        opened_at=NOW,
-        renewed_at=NOW,
-        expires_at=NOW,
-    )
-    lease = Lease(session=session, lease_seconds=3 * heartbeat, heartbeat_seconds=heartbeat)
+    lease = Lease(session=session(), lease_seconds=3 * heartbeat, heartbeat_seconds=heartbeat)
     async with ApiClient(TransportWire(server, "token"), "http://api") as client:
         conversation = Conversation(client, lease, Idle())
         task = asyncio.create_task(conversation.run())

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.support.builders import draft
 from xmcloud.core.errors import InvalidInput, Unavailable, XmcloudError
-from xmcloud.core.models import Argument, Command, Job, JobSpec, JobState, Reason, ReasonCode
+from xmcloud.core.models import Argument, Command, Job, JobSpec
 from xmcloud.core.names import random_id
 from xmcloud.core.protocol import NewJob, NewUnit, NewUnits
 from xmcloud.xm_cloud import sender
@@ -44,20 +45,7 @@ class Gate:
 
     def _job(self, new: NewJob) -> Job:
         self._units += 1
-        return Job(
-            id=random_id(),
-            experiment_id="a" * 16,
-            unit=self._units,
-            name=new.name,
-            spec=new.spec,
-            state=JobState.DRAFT,
-            reason=Reason(code=ReasonCode.CREATED, message="created"),
-            queue="default",
-            position=0,
-            created_at=NOW,
-            updated_at=NOW,
-            batch="0" * 64,
-        )
+        return draft(new.spec).evolve(id=random_id(), unit=self._units, name=new.name)
 
     def next(self) -> list[str]:
         return self.requests.get(timeout=SECONDS)[0]

@@ -4,7 +4,8 @@ import asyncio
 from typing import Never
 
 from xmcloud.core.errors import NotFound, StorageFull, Unavailable
-from xmcloud.core.ports import Consumer, Subscription
+from xmcloud.core.ports import Consumer
+from xmcloud.core.topics import control_subscription
 from xmcloud.worker.sync import Conversation
 
 _LONGEST_WAIT_SECONDS = 300.0
@@ -15,10 +16,10 @@ _MESSAGES_TOGETHER = 100
 class Control:
     """Listens only while something runs; messages keep until then."""
 
-    def __init__(self, consumer: Consumer, conversation: Conversation, worker: str) -> None:
+    def __init__(self, consumer: Consumer, conversation: Conversation, session: str) -> None:
         self._consumer = consumer
         self._conversation = conversation
-        self._subscription = Subscription("control", worker)
+        self._subscription = control_subscription(session)
 
     async def run(self, busy: asyncio.Event) -> Never:
         while True:

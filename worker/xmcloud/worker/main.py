@@ -172,7 +172,7 @@ class Worker:
         talk = asyncio.create_task(conversation.run())
         loops = [
             asyncio.create_task(filling.run()),
-            asyncio.create_task(Control(permits, conversation, settings.name).run(slots.busy)),
+            asyncio.create_task(Control(permits, conversation, lease.session.id).run(slots.busy)),
             asyncio.create_task(tail.run(slots.busy)),
         ]
         try:

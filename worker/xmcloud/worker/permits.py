@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Collection, Sequence
 from typing import Never, Protocol
 
 from xmcloud.core.errors import NotFound, StorageFull, Unavailable
-from xmcloud.core.ports import Consumer, Delivery, Subscription
+from xmcloud.core.ports import Consumer, Delivery
 from xmcloud.core.protocol import QueueAnswer, SyncAnswer
+from xmcloud.core.topics import permit_subscription, queue_topic
 from xmcloud.worker.disk import Disk
 from xmcloud.worker.slots import Slots
 
@@ -50,7 +51,7 @@ class Permits:
         self._conversation = conversation
         self._slots = slots
         self._queues = queues
-        self._subscriptions = [Subscription(_topic(queue), pool) for queue in queues]
+        self._subscriptions = [permit_subscription(queue, pool) for queue in queues]
         self._disk = disk
         self._hungry = set(queues)
         self._tidying = False
@@ -94,11 +95,11 @@ class Permits:
         permitted = {delivery.subscription.topic for delivery in deliveries}
         last = max((self._queues.index(queue) for queue in self._hungry), default=-1)
         preferred = self._queues[: last + 1]
-        return {q for q in self._queues if q in preferred or _topic(q) in permitted}
+        return {q for q in self._queues if q in preferred or queue_topic(q) in permitted}
 
     async def _claim(self, queues: set[str], deliveries: list[Delivery]) -> None:
         answer = await self._conversation.claim(queues)
-        self._settle(deliveries, {_topic(queue.name): queue for queue in answer.queues})
+        self._settle(deliveries, {queue_topic(queue.name): queue for queue in answer.queues})
         more = {queue.name for queue in answer.queues if queue.answer == "more"}
         was_hungry = bool(self._hungry)
         self._hungry -= {queue.name for queue in answer.queues} - more
@@ -169,7 +170,3 @@ class Permits:
             await asyncio.sleep(_PAUSE_SECONDS)
         if told:
             logger.info("takes jobs again: there is room on disk")
-
-
-def _topic(queue: str) -> str:
-    return f"queue-{queue}"

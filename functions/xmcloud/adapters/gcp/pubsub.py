@@ -25,8 +25,8 @@ from xmcloud.adapters.gcp.failures import TRANSIENT, translated
 from xmcloud.adapters.gcp.pulls import HEAD_START, Pull, Pulls
 from xmcloud.core.errors import NotFound, Unavailable
 from xmcloud.core.ports import Delivery, Message, Subscription
+from xmcloud.core.topics import CONTROL_TOPIC
 
-CONTROL_TOPIC = "control"
 _ACK_DEADLINE = 10
 _BATCH = 1000
 _PULL_TIMEOUT = 120.0

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from xmcloud.core import lifecycle, queries
 from xmcloud.core.control.experiments import job_pages
 from xmcloud.core.control.plane import (
-    CONTROL_TOPIC,
     ControlPlane,
     apply_jobs,
     change_job,
@@ -18,6 +17,7 @@ from xmcloud.core.models import Experiment, Job, StopRequest
 from xmcloud.core.names import ID_LENGTH
 from xmcloud.core.ports import Message
 from xmcloud.core.protocol import Act, Acted, EditJob, Enqueue, Skipped, Stop
+from xmcloud.core.topics import CONTROL_TOPIC, STOP, control_audience
 
 Decide = Callable[[Job], Job]
 
@@ -155,5 +155,6 @@ async def _act_on_all(
 
 async def _tell_workers(plane: ControlPlane, jobs: Sequence[Stored[Job]]) -> None:
     """Running jobs are stopped by their workers, which hear of it at once."""
-    workers = sorted({s.item.attempt.worker for s in jobs if s.item.stop and s.item.attempt})
-    await plane.queue.publish(CONTROL_TOPIC, [Message(worker, "stop") for worker in workers])
+    sessions = {s.item.attempt.session for s in jobs if s.item.stop and s.item.attempt}
+    messages = [Message(control_audience(session), STOP) for session in sorted(sessions)]
+    await plane.queue.publish(CONTROL_TOPIC, messages)

@@ -21,6 +21,7 @@ from xmcloud.core.ports import (
     Write,
 )
 from xmcloud.core.signals import Signals
+from xmcloud.core.topics import queue_topic
 
 TRIES = 12
 """Rounds of load, decide and apply before a request gives up with `Contended`."""
@@ -51,13 +52,6 @@ class ControlPlane:
         """Wakes whoever waits for this job or its experiment."""
         self.signals.send(f"job/{job.id}")
         self.signals.send(f"experiment/{job.experiment_id}")
-
-
-def queue_topic(queue: str) -> str:
-    return f"queue-{queue}"
-
-
-CONTROL_TOPIC = "control"
 
 
 async def backoff(attempt: int) -> None:

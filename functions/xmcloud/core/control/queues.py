@@ -11,7 +11,6 @@ from xmcloud.core.control.plane import (
     backoff,
     change_job,
     publish_permits,
-    queue_topic,
 )
 from xmcloud.core.documents import JOBS, QUEUES, Stored
 from xmcloud.core.errors import AlreadyExists, Contended, InvalidInput, NotFound
@@ -19,6 +18,7 @@ from xmcloud.core.lifecycle import PLACE, moved, position_at
 from xmcloud.core.models import DEFAULT_QUEUES, Job, QueueState
 from xmcloud.core.ports import Message, PreconditionFailed, Query
 from xmcloud.core.protocol import Jobs, Move, NewQueue, Queues, QueueStatus
+from xmcloud.core.topics import queue_topic
 
 WOKEN_BY_RESUME = 100
 """Permits published when a queue is resumed: enough for as many workers to look at once."""

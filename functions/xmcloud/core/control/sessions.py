@@ -5,22 +5,21 @@ from datetime import timedelta
 
 from xmcloud.core import lifecycle, queries
 from xmcloud.core.control.plane import (
-    CONTROL_TOPIC,
     TRIES,
     ControlPlane,
     apply_jobs,
     backoff,
     change_job,
     publish_permits,
-    queue_topic,
 )
 from xmcloud.core.control.queues import load_queues
 from xmcloud.core.documents import JOBS, SESSIONS, Stored
 from xmcloud.core.errors import Contended, LeaseLost
 from xmcloud.core.models import Job, Reason, ReasonCode, Session
 from xmcloud.core.names import random_id
-from xmcloud.core.ports import PreconditionFailed, Subscription
+from xmcloud.core.ports import PreconditionFailed
 from xmcloud.core.protocol import Lease, OpenSession, Sessions
+from xmcloud.core.topics import control_subscription, subscriptions
 
 SETTLING = timedelta(minutes=2)
 """Longer than any request runs: a claim that was under way when its session ended is visible."""
@@ -28,22 +27,17 @@ SETTLING = timedelta(minutes=2)
 PAGE = 200
 
 
-def subscriptions(worker: str, pool: str, queues: Sequence[str]) -> list[Subscription]:
-    """What a worker listens to."""
-    permits = [Subscription(queue_topic(queue), pool) for queue in queues]
-    return [*permits, Subscription(CONTROL_TOPIC, worker)]
-
-
 async def open_session(plane: ControlPlane, worker: str, request: OpenSession) -> Lease:
     """A worker starts; what an earlier run of it held runs again at once."""
     await load_queues(plane, request.queues)
-    await plane.queue.subscribe(subscriptions(worker, request.pool, request.queues))
+    id = random_id()
+    await plane.queue.subscribe(subscriptions(id, request.pool, request.queues))
     earlier, _ = await SESSIONS.find(plane.store, queries.open_sessions_of(worker))
     for stored in earlier:
         await end_session(plane, stored.item.id, f"worker {worker} was started again")
     now = plane.clock.now()
     session = Session(
-        id=random_id(),
+        id=id,
         worker=worker,
         pool=request.pool,
         queues=request.queues,
@@ -106,6 +100,7 @@ async def end_session(plane: ControlPlane, id: str, why: str) -> Session:
                 await backoff(attempt)
                 continue
         await lose_attempts(plane, session, why)
+        await plane.queue.unsubscribe([control_subscription(id)])
         plane.alarm(id, plane.clock.now() + SETTLING)
         return session
     raise Contended(f"Session {id}")
@@ -113,9 +108,7 @@ async def end_session(plane: ControlPlane, id: str, why: str) -> Session:
 
 async def close_session(plane: ControlPlane, id: str) -> Session:
     """The worker leaves."""
-    session = await end_session(plane, id, "its worker left")
-    await plane.queue.unsubscribe([Subscription(CONTROL_TOPIC, session.worker)])
-    return session
+    return await end_session(plane, id, "its worker left")
 
 
 async def lose_attempts(plane: ControlPlane, session: Session, why: str) -> int:

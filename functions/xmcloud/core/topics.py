@@ -1,0 +1,34 @@
+"""Which messages go where: permits by queue and pool, words of control by worker session."""
+
+from collections.abc import Sequence
+
+from xmcloud.core.ports import Subscription
+
+CONTROL_TOPIC = "control"
+STOP = "stop"
+"""The body of the only word: ask which attempts are to be stopped."""
+
+
+def queue_topic(queue: str) -> str:
+    """The topic of a queue's permits."""
+    return f"queue-{queue}"
+
+
+def permit_subscription(queue: str, pool: str) -> Subscription:
+    """The pool's copy of every permit of a queue."""
+    return Subscription(queue_topic(queue), pool)
+
+
+def control_audience(session: str) -> str:
+    return f"session-{session}"
+
+
+def control_subscription(session: str) -> Subscription:
+    """A session's own, so that no pull of an earlier one can take its messages."""
+    return Subscription(CONTROL_TOPIC, control_audience(session))
+
+
+def subscriptions(session: str, pool: str, queues: Sequence[str]) -> list[Subscription]:
+    """All that a worker session listens to."""
+    permits = [permit_subscription(queue, pool) for queue in queues]
+    return [*permits, control_subscription(session)]

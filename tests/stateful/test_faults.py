@@ -1,0 +1,24 @@
+"""The machine finds what it is there to find."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.stateful.faults import FAULTS
+from tests.stateful.machine import UnreliableMachine
+from tests.stateful.test_machine import STEADY
+
+HUNT = settings(
+    STEADY, max_examples=200, phases=(Phase.generate,), print_blob=False, report_multiple_bugs=False
+)
+
+
+@pytest.mark.parametrize("plant", FAULTS, ids=lambda plant: plant.__name__)
+def test_a_planted_fault_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        run_state_machine_as_test(UnreliableMachine, settings=HUNT)

@@ -1,0 +1,113 @@
+"""A worker's half of the permit protocol, without processes."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from xmcloud.core.control import sync
+from xmcloud.core.control.plane import ControlPlane
+from xmcloud.core.models import Job
+from xmcloud.core.ports import Delivery, Subscription
+from xmcloud.core.protocol import (
+    AttemptRef,
+    Claim,
+    OpenSession,
+    QueueAnswer,
+    Report,
+    Sync,
+    SyncAnswer,
+)
+from xmcloud.core.topics import CONTROL_TOPIC, queue_topic, subscriptions
+
+
+@dataclass
+class Worker:
+    """What a worker process remembers; a crash forgets all below `resources`."""
+
+    name: str
+    pool: str
+    queues: tuple[str, ...]
+    slots: int
+    resources: dict[str, float]
+    session: str | None = None
+    running: dict[str, Job] = field(default_factory=dict)
+    hungry: bool = True
+    short: bool = False
+    in_doubt: bool = False
+
+    def crash(self) -> None:
+        self.session, self.running = None, {}
+        self.hungry, self.short, self.in_doubt = True, False, False
+
+    def gave_back(self, job: str) -> None:
+        """What did not fit before may fit now."""
+        if self.running.pop(job, None) is not None and self.short:
+            self.hungry, self.short = True, False
+
+    @property
+    def request(self) -> OpenSession:
+        return OpenSession(
+            pool=self.pool, queues=self.queues, slots=self.slots, resources=self.resources
+        )
+
+    @property
+    def subscriptions(self) -> list[Subscription]:
+        assert self.session is not None
+        return subscriptions(self.session, self.pool, self.queues)
+
+    def claim(self) -> Claim | None:
+        """For everything that is free; None when nothing is."""
+        free = dict(self.resources)
+        for job in self.running.values():
+            for name, amount in job.spec.resources.items():
+                free[name] = free.get(name, 0.0) - amount
+                assert free[name] >= 0, f"{self.name} was given more than it has of {name}"
+        slots = self.slots - len(self.running)
+        left = {name: amount for name, amount in free.items() if amount > 0}
+        return Claim(slots=slots, queues=self.queues, resources=left) if slots > 0 else None
+
+    def sync(self, *reports: Report, claim: Claim | None = None) -> Sync:
+        known = tuple(AttemptRef(job_id=j.id, fence=j.fence) for j in self.running.values())
+        return Sync(
+            reports=reports, claim=claim, known=known if self.in_doubt else None, watch_stops=True
+        )
+
+    async def pull(self, plane: ControlPlane) -> list[Delivery]:
+        """Permits for its free slots; control messages are only taken note of."""
+        free = self.slots - len(self.running)
+        pulled = await plane.queue.pull(self.subscriptions, free, 0)
+        control = [d for d in pulled if d.subscription.topic == CONTROL_TOPIC]
+        if control:
+            await plane.queue.acknowledge(control)
+        return [delivery for delivery in pulled if delivery not in control]
+
+    def learn(self, answer: SyncAnswer) -> None:
+        self.running |= {job.id: job for job in answer.jobs}
+        self.in_doubt = False
+        if answer.queues:
+            answers = {queue.answer for queue in answer.queues}
+            unseen = len(answer.queues) < len(self.queues)
+            self.hungry, self.short = "more" in answers or unseen, "unfit" in answers
+
+
+async def settle(
+    plane: ControlPlane, deliveries: list[Delivery], answers: list[QueueAnswer], backoff: float
+) -> None:
+    """Permits that gave a job are used up, all of a queue that is empty too; others go back."""
+    by_topic: defaultdict[str, list[Delivery]] = defaultdict(list)
+    for delivery in deliveries:
+        by_topic[delivery.subscription.topic].append(delivery)
+    for queue in answers:
+        held = by_topic.pop(queue_topic(queue.name), [])
+        used = len(held) if queue.answer == "empty" else queue.taken
+        if held[:used]:
+            await plane.queue.acknowledge(held[:used])
+        if held[used:]:
+            delay = 0.0 if queue.answer == "more" else backoff
+            await plane.queue.release(held[used:], delay)
+    unseen = [delivery for held in by_topic.values() for delivery in held]
+    await plane.queue.release(unseen, 0)
+
+
+async def exchange(plane: ControlPlane, worker: Worker, request: Sync) -> SyncAnswer:
+    assert worker.session is not None
+    return await sync.sync(plane, worker.session, request)
