@@ -14,12 +14,12 @@ from xmcloud.adapters.files import FileBlobs
 from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
 from xmcloud.core.clock import SystemClock
 from xmcloud.core.control.experiments import add_units, create_experiment
-from xmcloud.core.control.plane import ControlPlane, queue_topic
+from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.sessions import open_session
 from xmcloud.core.control.sync import sync
 from xmcloud.core.models import Outcome, Reason, ReasonCode
-from xmcloud.core.ports import Subscription
 from xmcloud.core.protocol import Claim, Finished, NewExperiment, OpenSession, Output, Started, Sync
+from xmcloud.core.topics import permit_subscription
 
 
 def operations() -> list[Figure]:
@@ -50,7 +50,7 @@ async def _one_job(folder: Path, costs: Counter[str]) -> None:
     session = (await open_session(plane, "bench", OpenSession())).session
     costs.clear()
     await add_units(plane, experiment.id, units(("true",), 1), "batch")
-    permits = await plane.queue.pull([Subscription(queue_topic("default"), "local")], 1, 0)
+    permits = await plane.queue.pull([permit_subscription("default", "local")], 1, 0)
     claim = Sync(claim=Claim(slots=1, queues=("default",)))
     (job,) = (await sync(plane, session.id, claim)).jobs
     await plane.queue.acknowledge(permits)

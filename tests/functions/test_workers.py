@@ -184,7 +184,7 @@ async def test_a_worker_hears_what_to_stop(api: Api) -> None:
     session = await api.session()
     job = await api.running(await api.job(), session)
     await api.post(Job, f"/jobs/{job.id}/stop", {"by": "ada", "message": "enough"})
-    audience = control_audience(session)
+    audience = control_audience(session.id)
     pull = {"subscriptions": [{"topic": "control", "audience": audience}], "wait_seconds": 0}
     (told,) = (await api.post(Pulled, "/messages/pull", pull)).deliveries
     assert (told.audience, told.body) == (audience, "stop")

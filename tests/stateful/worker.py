@@ -1,12 +1,14 @@
 """A worker's half of the permit protocol, without processes."""
 
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from xmcloud.core.control import sync
 from xmcloud.core.control.plane import ControlPlane
+from xmcloud.core.errors import NotFound
 from xmcloud.core.models import Job
-from xmcloud.core.ports import Delivery, Subscription
+from xmcloud.core.ports import Delivery
 from xmcloud.core.protocol import (
     AttemptRef,
     Claim,
@@ -16,7 +18,7 @@ from xmcloud.core.protocol import (
     Sync,
     SyncAnswer,
 )
-from xmcloud.core.topics import CONTROL_TOPIC, queue_topic, subscriptions
+from xmcloud.core.topics import control_subscription, permit_subscription, queue_topic
 
 
 @dataclass
@@ -49,11 +51,6 @@ class Worker:
             pool=self.pool, queues=self.queues, slots=self.slots, resources=self.resources
         )
 
-    @property
-    def subscriptions(self) -> list[Subscription]:
-        assert self.session is not None
-        return subscriptions(self.session, self.pool, self.queues)
-
     def claim(self) -> Claim | None:
         """For everything that is free; None when nothing is."""
         free = dict(self.resources)
@@ -73,12 +70,13 @@ class Worker:
 
     async def pull(self, plane: ControlPlane) -> list[Delivery]:
         """Permits for its free slots; control messages are only taken note of."""
-        free = self.slots - len(self.running)
-        pulled = await plane.queue.pull(self.subscriptions, free, 0)
-        control = [d for d in pulled if d.subscription.topic == CONTROL_TOPIC]
-        if control:
-            await plane.queue.acknowledge(control)
-        return [delivery for delivery in pulled if delivery not in control]
+        assert self.session is not None
+        with suppress(NotFound):  # the session may be over, as the next claim tells
+            control = await plane.queue.pull([control_subscription(self.session)], 100, 0)
+            if control:
+                await plane.queue.acknowledge(control)
+        permits = [permit_subscription(queue, self.pool) for queue in self.queues]
+        return await plane.queue.pull(permits, self.slots - len(self.running), 0)
 
     def learn(self, answer: SyncAnswer) -> None:
         self.running |= {job.id: job for job in answer.jobs}

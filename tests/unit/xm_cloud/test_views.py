@@ -43,7 +43,7 @@ def test_lines_say_what_changed_and_end_with_a_table() -> None:
         "[3] stopped: enough 1.0 s steps=7",
         "unit  parameters                          accuracy  steps  duration    status",
         "1     lr=0.001 layers=[1, 2] name=[red]x  0.9712           1.0 s       completed",
-        "2     lr=1                                                 1 min 15 s  failed: exit code 1",
+        "2     lr=1" + " " * 49 + "1 min 15 s  failed: exit code 1",
         "3                                                   7      1.0 s       stopped: enough",
         "1 completed, 1 failed, 1 stopped",
     ]
