@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.contracts.remote import QueueThroughTheApi
 from xmcloud.adapters.files import FileBlobs
 from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
 from xmcloud.core.clock import SystemClock
@@ -36,10 +37,12 @@ async def store(
     await store.close()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("pubsub", marks=emulated)])
+@pytest.fixture(params=["sqlite", "remote", pytest.param("pubsub", marks=emulated)])
 def open_queue(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Queue]:
     if request.param == "sqlite":
         return lambda: SqliteQueue(tmp_path / "queue.db", SystemClock())
+    if request.param == "remote":
+        return lambda: QueueThroughTheApi(tmp_path)
     from xmcloud.adapters.gcp.pubsub import PubSubQueue
 
     project = request.getfixturevalue("gcp_project")
