@@ -22,6 +22,7 @@ $(STAMP): pyproject.toml requirements/dev.lock requirements/install.sh
 
 demo: $(STAMP) ## launch the example experiment on this machine
 	$(BIN)/xmcloud launch examples/digits/launch.py
+	@echo "See it again: $(BIN)/xmcloud list; stop what was started: $(BIN)/xmcloud down"
 
 test: lint ## run every check and every test
 	$(BIN)/pytest

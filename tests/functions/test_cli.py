@@ -143,7 +143,7 @@ def test_one_mistyped_id_leaves_the_others_as_they_are(client: Client) -> None:
 def test_clone_keeps_types_and_makes_drafts(client: Client) -> None:
     experiment = sweep(client, 0.1)
     shown = xmcloud("clone", f"{experiment}/1", "--set", "lr=0.01", "--title", "smaller steps")
-    assert "smaller steps (1 drafts)" in shown.stdout
+    assert "smaller steps (1 draft)" in shown.stdout
     copy = answer("clone", experiment, "--set", "--lr=1e-3")
     (job,) = answer("show", copy["id"])["jobs"]
     assert (copy["title"], copy["cloned_from"], job["state"]) == ("sweep", experiment, "draft")

@@ -66,5 +66,6 @@ def _tell(copy: "Experiment", as_json: bool) -> None:
     if as_json:
         print_json(copy)
         return
-    click.echo(f"Experiment {copy.id}: {copy.title} ({copy.units} drafts)")
+    drafts = "draft" if copy.units == 1 else "drafts"
+    click.echo(f"Experiment {copy.id}: {copy.title} ({copy.units} {drafts})")
     click.echo(f"Start it: xmcloud enqueue {copy.id[:SHORT]}", err=True)

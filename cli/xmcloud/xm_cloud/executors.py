@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xmcloud import xm
-from xmcloud.xm_cloud.unsupported import Unsupported
+from xmcloud.xm_cloud.unsupported import Unsupported, warn_of_unused
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,8 @@ def resources_of(requirements: xm.JobRequirements) -> dict[str, float]:
             f"replicas is {requirements.replicas}, but a worker runs a job once.",
             "Ask for one replica; several machines for one job come with groups.",
         )
+    warn_of_unused("location", requirements.location, None)
+    warn_of_unused("service_tier", requirements.service_tier, xm.ServiceTier.PROD)
     return {
         NAMES.get(kind, kind.name.lower().replace("_", "-")): float(amount)
         for kind, amount in requirements.task_requirements.items()

@@ -23,7 +23,7 @@ from xmcloud.xm_cloud.requests import first_fault, single_job
 from xmcloud.xm_cloud.sender import Sender
 from xmcloud.xm_cloud.shared import shared_client
 from xmcloud.xm_cloud.units import WorkUnit
-from xmcloud.xm_cloud.unsupported import Unsupported
+from xmcloud.xm_cloud.unsupported import Unsupported, warn_of_unused
 from xmcloud.xm_cloud.watcher import Watcher
 
 
@@ -109,6 +109,7 @@ class Experiment(xm.Experiment):
             return self._identities[identity]
         if isinstance(job, xm.AuxiliaryUnitJob) or isinstance(role, xm.AuxiliaryUnitRole):
             raise Unsupported("An auxiliary unit was added.", "Add it as a work unit for now.")
+        warn_of_unused("role", role, xm.WorkUnitRole())
         unit = WorkUnit(self, identity)
         if xm.is_job_generator(job):
             done = run_generator(job, unit, args or {})

@@ -1,5 +1,7 @@
 """What a launch script may say but this executor or version cannot do."""
 
+import warnings
+
 from xmcloud.core.errors import XmcloudError
 
 
@@ -7,3 +9,9 @@ class Unsupported(XmcloudError):
     """The detail names what was asked for, the remedy what works instead."""
 
     slug, title, status = "unsupported", "Not supported", 422
+
+
+def warn_of_unused(field: str, value: object, default: object) -> None:
+    """Tells that a wish which changes nothing about the result is not honoured yet."""
+    if value != default:
+        warnings.warn(f"{field} is {value!r}; it has no effect yet", UserWarning, stacklevel=4)

@@ -289,6 +289,17 @@ def test_experiments_are_found_again(url: str, program: str) -> None:
     assert [each.experiment_id for each in xm_local.list_experiments()] == [found.experiment_id]
 
 
+def test_wishes_without_effect_are_told(url: str, program: str) -> None:
+    with xm_local.create_experiment("wishes") as experiment:
+        job = pooled(experiment, program)
+        with pytest.warns(UserWarning, match="role is .*LOW.* no effect yet"):
+            experiment.add(job, role=xm.WorkUnitRole(importance=xm.Importance.LOW))
+        where = xm.JobRequirements(location="us-central1")
+        job.executor = xm_local.WorkerPool(requirements=where)
+        with pytest.warns(UserWarning, match="location is 'us-central1'; it has no effect yet"):
+            experiment.add(job)
+
+
 def test_what_people_say_about_an_experiment_changes(url: str, program: str) -> None:
     with xm_local.create_experiment("before", tags=["a", "b"]) as experiment:
         experiment.add(pooled(experiment, program))
