@@ -3,7 +3,7 @@
 import os
 import secrets
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,15 @@ from xmcloud.local.emulators import (
 from xmcloud.local.processes import Processes, members
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+async def one_event_loop(anyio_backend: str) -> AsyncIterator[None]:
+    """For all tests: gRPC calls back into the loop of a channel for a while after its end."""
+    yield  # noqa: PT022 - a fixture that ended would end the loop
 
 
 @pytest.fixture

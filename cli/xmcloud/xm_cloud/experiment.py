@@ -183,6 +183,9 @@ class ExperimentContext:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         experiment = self._made.pop()
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            _say_it_goes_on(experiment)
+            return
         try:
             experiment.leave(failed=kind is not None)
         except KeyboardInterrupt:
@@ -198,6 +201,9 @@ class ExperimentContext:
         import asyncio
 
         experiment = self._made.pop()
+        if kind is not None and issubclass(kind, KeyboardInterrupt | asyncio.CancelledError):
+            _say_it_goes_on(experiment)
+            return
         try:
             await Pending(in_thread(lambda: experiment.leave(kind is not None), "xmcloud-leave"))
         except asyncio.CancelledError:

@@ -220,7 +220,8 @@ class PubSubQueue:
     async def _settle_batch(self, name: str, ids: Sequence[str], delay: int | None) -> None:
         _, subscriber = self._clients()
         target: dict[str, Any] = {"subscription": name, "ack_ids": ids}
-        with suppress(exceptions.NotFound):
+        # A receipt that never was one is no error either: the others come again.
+        with suppress(exceptions.NotFound, exceptions.InvalidArgument):
             if delay is None:
                 await self._call(subscriber.acknowledge, types.AcknowledgeRequest(target))
             else:
