@@ -8,7 +8,7 @@ COMPILE := $(BIN)/uv --quiet pip compile pyproject.toml --universal --python-ver
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint lock bench clean
+.PHONY: help setup demo unit test lint lock bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -23,6 +23,9 @@ $(STAMP): pyproject.toml requirements/dev.lock requirements/install.sh
 demo: $(STAMP) ## launch the example experiment on this machine
 	$(BIN)/xmcloud launch examples/digits/launch.py
 	@echo "See it again: $(BIN)/xmcloud list; stop what was started: $(BIN)/xmcloud down"
+
+unit: lint ## run every check and the unit tests: about a minute
+	$(BIN)/pytest tests/unit
 
 test: lint ## run every check and every test
 	$(BIN)/pytest

@@ -211,3 +211,13 @@ def test_workers_are_listed() -> None:
 
 def test_the_first_page_tells_that_it_runs(url: str) -> None:
     assert f"The control plane at {url} is running" in xmcloud().stdout
+
+
+def test_run_does_not_send_this_folder_to_another_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XMCLOUD_URL", "https://api.example.org")
+    monkeypatch.setenv("XMCLOUD_TOKEN", "token")
+    result = CliRunner().invoke(cli, ["run", "--", "true"])
+    assert result.exit_code == 2
+    assert "https://api.example.org is on another machine; name a --pool" in result.output

@@ -72,6 +72,7 @@ def run(
     from xmcloud.core.protocol import NewExperiment
     from xmcloud.local.control import ensure_up
     from xmcloud.xm_cloud.client import connect
+    from xmcloud.xm_cloud.places import on_this_machine
 
     located = (_program(command[0]), *command[1:])
     with parsing():
@@ -79,6 +80,11 @@ def run(
         new = NewExperiment(title=title or _shown(command), creator=user())
     ensure_up(say)
     with connect() as client:
+        if pool == "local" and not on_this_machine(client.url):
+            raise click.UsageError(
+                f"The control plane {client.url} is on another machine; name a --pool of workers "
+                "that have this folder, or unset XMCLOUD_URL."
+            )
         experiment = client.create_experiment(new)
         (job,) = client.add_units(experiment.id, unit)
         if detach:

@@ -5,7 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from pydantic import ValidationError
 
@@ -34,7 +34,7 @@ from xmcloud.core.protocol import (
     Sessions,
     Stop,
 )
-from xmcloud.xm_cloud.places import address
+from xmcloud.xm_cloud.places import address, on_this_machine
 from xmcloud.xm_cloud.problems import error_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ ANSWER_SECONDS = 60.0
 """How long an answer may take, beyond the wait that was asked for."""
 
 BUSY = frozenset({502, 503})
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class Client:
@@ -324,13 +323,12 @@ def _part(name: str) -> str:
 def _http_client(url: str, token: str) -> "httpx.Client":
     import httpx
 
-    parts = urlsplit(url)
     return httpx.Client(
         base_url=url,
         headers={"Authorization": f"Bearer {token}"} if token else {},
         # Without TLS there is nothing to verify, and loading the certificates takes 30 ms.
-        verify=parts.scheme == "https",
-        trust_env=parts.hostname not in LOOPBACK,
+        verify=url.startswith("https://"),
+        trust_env=not on_this_machine(url),
         limits=httpx.Limits(max_connections=32, max_keepalive_connections=8),
     )
 

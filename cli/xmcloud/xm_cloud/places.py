@@ -6,9 +6,11 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from xmcloud.core.errors import Unauthorized, Unavailable
 
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 START = "Start one with `xmcloud up`, or set XMCLOUD_URL and XMCLOUD_TOKEN."
 
 
@@ -37,6 +39,11 @@ def address(environ: Mapping[str, str] = os.environ) -> Address:
         return Address(_checked(url, "XMCLOUD_URL"), token)
     place = home(environ)
     return Address(_started_here(place / "control.json"), token or _token(place / "token"))
+
+
+def on_this_machine(url: str) -> bool:
+    """Whether a control plane listens on loopback, so that its pool `local` is this machine."""
+    return urlsplit(url).hostname in LOOPBACK
 
 
 def _checked(url: str, source: str) -> str:

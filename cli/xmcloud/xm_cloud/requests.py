@@ -12,6 +12,7 @@ from xmcloud.core.protocol import NewJob, NewUnit
 from xmcloud.xm_cloud.arguments import to_protocol
 from xmcloud.xm_cloud.executors import Local, WorkerPool, resources_of
 from xmcloud.xm_cloud.packaging import Packaged
+from xmcloud.xm_cloud.places import on_this_machine
 from xmcloud.xm_cloud.unsupported import Unsupported
 
 
@@ -31,9 +32,17 @@ def single_job(job: xm.JobType, args: Mapping[str, Any] | None) -> xm.Job:
     return jobs[0]
 
 
-def new_unit(job: xm.Job) -> NewUnit:
-    """Raises `Unsupported` or `InvalidInput` for what cannot run."""
+def new_unit(job: xm.Job, control_plane: str) -> NewUnit:
+    """For the control plane at that URL.
+
+    Raises `Unsupported` or `InvalidInput` for what cannot run.
+    """
     executable, executor = job.executable, job.executor
+    if isinstance(executor, Local) and not on_this_machine(control_plane):
+        raise Unsupported(
+            f"executor is Local(..), but the control plane {control_plane} is on another machine.",
+            "Use WorkerPool(..), or unset XMCLOUD_URL to run everything here.",
+        )
     if not isinstance(executor, Local | WorkerPool):
         raise Unsupported(f"executor is {executor!r}.", "Use Local(..) or WorkerPool(..).")
     if not isinstance(executable, Packaged):

@@ -103,7 +103,7 @@ class WorkUnit(xm.WorkUnit):
             raise Unsupported(
                 "A second job was added to the unit.", "Add one job a unit; groups come later."
             )
-        unit = new_unit(job)
+        unit = new_unit(job, self._experiment.client.url)
         self._executor = job.executor
         if self._place is None:
             self._place = self._experiment.sender.add(unit, self._key())

@@ -3,12 +3,18 @@ import pytest
 from xmcloud import xm
 from xmcloud.core.errors import InvalidInput
 from xmcloud.core.models import Argument, Command
+from xmcloud.core.protocol import NewUnit
 from xmcloud.xm_cloud.executors import DockerOptions, Local, WorkerPool, resources_of
 from xmcloud.xm_cloud.packaging import Packaged
 from xmcloud.xm_cloud.requests import new_unit, single_job
 from xmcloud.xm_cloud.unsupported import Unsupported
 
 COMMAND = Command(command=("/bin/true",), directory="/")
+HERE = "http://127.0.0.1:8000"
+
+
+def unit_here(job: xm.Job) -> NewUnit:
+    return new_unit(job, HERE)
 
 
 def packaged(spec: xm.ExecutorSpec, **layers: object) -> Packaged:
@@ -20,7 +26,7 @@ def job(**options: object) -> xm.Job:
 
 
 def test_a_local_job() -> None:
-    [sent] = new_unit(single_job(job(args={"lr": 0.1}), None)).jobs
+    [sent] = unit_here(single_job(job(args={"lr": 0.1}), None)).jobs
     assert (sent.name, sent.queue, sent.spec.pool) == ("true", "default", "local")
     assert sent.spec.executable == COMMAND
     assert sent.spec.arguments == (Argument(name="lr", value=0.1),)
@@ -30,7 +36,7 @@ def test_a_local_job() -> None:
 def test_a_job_for_workers() -> None:
     requirements = xm.JobRequirements(cpu=2, ram=4 * xm.GiB, disk=xm.GiB, a100_80gib=2)
     executor = WorkerPool(requirements, pool="lab", queue="high")
-    sent = new_unit(single_job(xm.Job(packaged(WorkerPool.Spec()), executor), None)).jobs[0]
+    sent = unit_here(single_job(xm.Job(packaged(WorkerPool.Spec()), executor), None)).jobs[0]
     assert (sent.queue, sent.spec.pool) == ("high", "lab")
     assert sent.spec.resources == {
         "cpu": 2, "memory": 4 * 2**30, "disk": 2**30, "a100-80gib": 2,
@@ -38,7 +44,7 @@ def test_a_job_for_workers() -> None:
 
 
 def test_any_pool_and_no_requirements_by_default() -> None:
-    sent = new_unit(xm.Job(packaged(WorkerPool.Spec()), WorkerPool(), "n")).jobs[0]
+    sent = unit_here(xm.Job(packaged(WorkerPool.Spec()), WorkerPool(), "n")).jobs[0]
     assert (sent.spec.pool, sent.spec.resources) == ("", {})
 
 
@@ -48,7 +54,7 @@ def test_the_arguments_of_add_come_last() -> None:
     )
     overrides = {"args": {"c": 3}, "env_vars": {"B": 2}}
     made = single_job(xm.Job(base, Local(), args={"b": 2, "c": 2}), overrides)
-    spec = new_unit(made).jobs[0].spec
+    spec = unit_here(made).jobs[0].spec
     assert [(a.name, a.value) for a in spec.arguments] == [("a", 1), ("b", 2), ("c", 3)]
     assert spec.environment == {"PYTHONUNBUFFERED": "1", "A": "1", "B": "2"}
 
@@ -65,11 +71,11 @@ def test_a_group_of_several_is_refused() -> None:
 
 def test_an_executable_must_be_packaged_for_its_executor() -> None:
     with pytest.raises(InvalidInput, match=r"WorkerPool\.Spec\(\)"):
-        new_unit(xm.Job(packaged(Local.Spec()), WorkerPool(), "n"))
+        unit_here(xm.Job(packaged(Local.Spec()), WorkerPool(), "n"))
     with pytest.raises(InvalidInput, match=r"experiment\.package"):
-        new_unit(xm.Job(xm.Executable("raw"), Local(), "n"))
+        unit_here(xm.Job(xm.Executable("raw"), Local(), "n"))
     with pytest.raises(Unsupported, match="WorkerPool"):
-        new_unit(xm.Job(packaged(Local.Spec()), xm.Executor(), "n"))
+        unit_here(xm.Job(packaged(Local.Spec()), xm.Executor(), "n"))
 
 
 def test_names_of_pools_queues_and_jobs_are_checked() -> None:
@@ -79,7 +85,7 @@ def test_names_of_pools_queues_and_jobs_are_checked() -> None:
         (WorkerPool(), "a\nb"),
     ):
         with pytest.raises(InvalidInput):
-            new_unit(xm.Job(packaged(WorkerPool.Spec()), executor, name))
+            unit_here(xm.Job(packaged(WorkerPool.Spec()), executor, name))
 
 
 def test_several_replicas_are_refused() -> None:
@@ -90,3 +96,10 @@ def test_several_replicas_are_refused() -> None:
 def test_docker_options_are_refused() -> None:
     with pytest.raises(Unsupported, match="docker_options"):
         Local(docker_options=DockerOptions(ports={80: 8080}))
+
+
+@pytest.mark.parametrize("url", ["https://api.example.org", "http://10.0.0.7:8000"])
+def test_a_job_for_this_machine_is_not_sent_to_another(url: str) -> None:
+    with pytest.raises(Unsupported, match=r"Local\(\.\.\), but .* on another machine"):
+        new_unit(xm.Job(packaged(Local.Spec()), Local(), "n"), url)
+    assert new_unit(xm.Job(packaged(WorkerPool.Spec()), WorkerPool(), "n"), url).jobs
