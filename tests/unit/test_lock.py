@@ -51,7 +51,7 @@ def drifted(wanted: Iterable[str], locked: list[Requirement]) -> list[str]:
 def installed_closure(wanted: Iterable[str]) -> set[str]:
     """Names of all that `wanted` brings on this platform, read from the environment."""
     seen: set[tuple[str, str]] = set()
-    waiting = [Requirement(text) for text in wanted]
+    waiting = [r for r in map(Requirement, wanted) if not r.marker or r.marker.evaluate()]
     while waiting:
         requirement = waiting.pop()
         for extra in ("", *requirement.extras):

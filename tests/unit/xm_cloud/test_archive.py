@@ -1,11 +1,11 @@
 import hashlib
 import io
 import os
-import tarfile
 from pathlib import Path
 
 import pytest
 
+from tests.support.tars import tarfile
 from xmcloud.core.errors import InvalidInput
 from xmcloud.xm_cloud.archive import pack
 

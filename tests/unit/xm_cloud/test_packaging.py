@@ -1,12 +1,12 @@
 import hashlib
 import io
 import subprocess
-import tarfile
 import threading
 from pathlib import Path
 
 import pytest
 
+from tests.support.tars import tarfile
 from xmcloud import xm
 from xmcloud.core.errors import InvalidInput, TooLarge
 from xmcloud.core.models import Binary, Command, PythonSource
