@@ -17,14 +17,18 @@ from xmcloud.xm.executables import (
     PythonContainer,
 )
 from xmcloud.xm.executors import Executor, ExecutorSpec
+from xmcloud.xm.framework_labels import active_framework_labels, framework_label
 from xmcloud.xm.jobs import (
+    Constraint,
     Job,
+    JobConfig,
     JobGeneratorType,
     JobGroup,
     JobType,
     get_args_for_all_jobs,
     is_job_generator,
 )
+from xmcloud.xm.late_bindings import get_workerpool_address
 from xmcloud.xm.launch_folder import launch_script_folder, resolve_path_relative_to_launcher
 from xmcloud.xm.metadata import ContextAnnotations, MetadataContext
 from xmcloud.xm.operators import apply_args, effective_args, effective_env_vars, named_jobs
@@ -37,29 +41,32 @@ from xmcloud.xm.packageables import (
     dockerfile_container,
     python_container,
 )
-from xmcloud.xm.requirements import JobRequirements
-from xmcloud.xm.resources import (
+from xmcloud.xm.quantities import (
     GB,
     KB,
     MB,
     PB,
     TB,
-    AcceleratorType,
-    Architecture,
     GiB,
-    GpuType,
     InvalidTpuTopologyError,
     KiB,
     MiB,
     PiB,
+    ResourceDict,
     ResourceQuantity,
-    ResourceType,
-    ServiceTier,
     TiB,
     Topology,
+    vCPU,
+)
+from xmcloud.xm.requirements import JobRequirements
+from xmcloud.xm.resources import (
+    AcceleratorType,
+    Architecture,
+    GpuType,
+    ResourceType,
+    ServiceTier,
     TpuType,
     UnknownResourceError,
-    vCPU,
 )
 from xmcloud.xm.roles import (
     AuxiliaryUnitJob,
@@ -95,6 +102,7 @@ __all__ = [
     "Binary",
     "BinaryDependency",
     "CommandList",
+    "Constraint",
     "Container",
     "ContextAnnotations",
     "Dockerfile",
@@ -114,6 +122,7 @@ __all__ = [
     "Importance",
     "InvalidTpuTopologyError",
     "Job",
+    "JobConfig",
     "JobGeneratorType",
     "JobGroup",
     "JobRequirements",
@@ -127,6 +136,7 @@ __all__ = [
     "Packageable",
     "PiB",
     "PythonContainer",
+    "ResourceDict",
     "ResourceQuantity",
     "ResourceType",
     "SequentialArgs",
@@ -141,6 +151,7 @@ __all__ = [
     "UserEnv",
     "WorkUnit",
     "WorkUnitRole",
+    "active_framework_labels",
     "apply_args",
     "bazel_binary",
     "bazel_container",
@@ -150,7 +161,9 @@ __all__ = [
     "dockerfile_container",
     "effective_args",
     "effective_env_vars",
+    "framework_label",
     "get_args_for_all_jobs",
+    "get_workerpool_address",
     "is_job_generator",
     "launch_script_folder",
     "merge_args",

@@ -2,7 +2,7 @@
 
 import shlex
 import warnings
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias, Union
@@ -86,10 +86,27 @@ class SequentialArgs:
                 raise ValueError(f"argument {argument!r} holds a NUL character; remove it")
         return argv
 
+    def rewrite_args(self, rewrite: Callable[[str], str]) -> "SequentialArgs":
+        """A copy with every value that is a string rewritten; names of keywords stay."""
+        return _sequential(
+            (key, rewrite(value) if isinstance(value, str) else value)
+            for key, value in self._entries.items()
+        )
+
+    def remove_args(self, removed_args: str) -> "SequentialArgs":
+        """A copy without the keyword of that name and without that text as a positional."""
+        return _sequential(
+            (key, value)
+            for key, value in self._entries.items()
+            if removed_args != (key if isinstance(key, str) else value)
+        )
+
     def to_dict(self, kwargs_only: bool = False) -> dict[str, Any]:
         """Keywords with their values and, unless `kwargs_only`, positional texts with `True`."""
         return {
-            key if isinstance(key, str) else str(value): value if isinstance(key, str) else True
+            key if isinstance(key, str) else exact_text(value): (
+                value if isinstance(key, str) else True
+            )
             for key, value in self._entries.items()
             if isinstance(key, str) or not kwargs_only
         }
@@ -131,6 +148,14 @@ class SequentialArgs:
             for key, value in self._entries.items()
         )
         return f"SequentialArgs({', '.join(shown)})"
+
+
+def _sequential(entries: Iterable[tuple[str | int, Any]]) -> SequentialArgs:
+    """Numbers positional arguments anew; of a keyword given twice, the last value counts."""
+    args = SequentialArgs()
+    for key, value in entries:
+        args._entries[key if isinstance(key, str) else len(args._entries)] = value
+    return args
 
 
 def merge_args(*operands: UserArgs) -> SequentialArgs:

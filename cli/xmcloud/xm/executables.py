@@ -68,7 +68,7 @@ class Container(ExecutableSpec):
 
     @property
     def name(self) -> str:
-        return _identifier(os.path.basename(self.image_path))
+        return _name_of(self.image_path)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Binary(ExecutableSpec):
 
     @property
     def name(self) -> str:
-        return _identifier(os.path.basename(self.absolute_path))
+        return _name_of(self.absolute_path)
 
     @property
     def absolute_path(self) -> str:
@@ -95,37 +95,34 @@ class Binary(ExecutableSpec):
         return self.path if self.path.startswith("//") else None
 
 
+class _BazelTarget(ExecutableSpec):
+    label: str
+    bazel_args: Sequence[str]
+
+    def __post_init__(self) -> None:
+        _not_empty("label", self.label)
+        _texts(self, "bazel_args")
+
+    @property
+    def name(self) -> str:
+        return _name_of(self.label)
+
+
 @dataclass(frozen=True)
-class BazelBinary(ExecutableSpec):
+class BazelBinary(_BazelTarget):
     """A target that Bazel builds to a program."""
 
     label: str
     dependencies: Collection[BinaryDependency] = field(default_factory=list)
     bazel_args: Sequence[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        _not_empty("label", self.label)
-        _texts(self, "bazel_args")
-
-    @property
-    def name(self) -> str:
-        return _identifier(os.path.basename(self.label))
-
 
 @dataclass(frozen=True)
-class BazelContainer(ExecutableSpec):
+class BazelContainer(_BazelTarget):
     """A target that Bazel builds to an image archive (`.tar`)."""
 
     label: str
     bazel_args: Sequence[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        _not_empty("label", self.label)
-        _texts(self, "bazel_args")
-
-    @property
-    def name(self) -> str:
-        return _identifier(os.path.basename(self.label))
 
 
 @dataclass(frozen=True)
@@ -149,7 +146,7 @@ class PythonContainer(ExecutableSpec):
 
     @property
     def name(self) -> str:
-        return _identifier(os.path.basename(self.path))
+        return _name_of(self.path)
 
 
 @dataclass(frozen=True)
@@ -172,11 +169,12 @@ class Dockerfile(ExecutableSpec):
 
     @property
     def name(self) -> str:
-        return _identifier(os.path.basename(self.path))
+        return _name_of(self.path)
 
 
-def _identifier(text: str) -> str:
-    return re.sub(r"\W", "_", text)
+def _name_of(path: str) -> str:
+    """The last part of a path or label, as letters, digits and underscores."""
+    return re.sub(r"\W", "_", os.path.basename(path.rstrip("/")))
 
 
 def _not_empty(field_name: str, value: str | None) -> str:

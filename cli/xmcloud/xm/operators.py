@@ -38,12 +38,12 @@ def _applied_to_job(job: Job, args: Mapping[str, Any], where: str) -> Job:
 
 def _applied_to_group(group: JobGroup, args: Mapping[str, Any], where: str) -> JobGroup:
     _check_keys(args, tuple(group.jobs), where)
-    return JobGroup(
-        **{
-            name: _applied(member, args.get(name), f"{where}[{name!r}]")
-            for name, member in group.jobs.items()
-        }
-    )
+    applied = copy(group)
+    applied.jobs = {
+        name: _applied(member, args.get(name), f"{where}[{name!r}]")
+        for name, member in group.jobs.items()
+    }
+    return applied
 
 
 def _check_keys(args: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:

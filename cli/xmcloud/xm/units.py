@@ -57,6 +57,10 @@ class ExperimentUnit(ABC):
     def wait_until_complete(self) -> Coroutine[Any, Any, Self]:
         """Wait until every job ended; raises ExperimentUnitError unless all completed."""
 
+    def wait_for_completion(self) -> Coroutine[Any, Any, Self]:
+        """Another name of `wait_until_complete`."""
+        return self.wait_until_complete()
+
     @abstractmethod
     def stop(
         self,
@@ -82,6 +86,9 @@ class WorkUnit(ExperimentUnit):
     @abstractmethod
     def work_unit_id(self) -> int:
         """Counts from 1 within the experiment."""
+
+    def __str__(self) -> str:
+        return f"WorkUnit(experiment_id={self.experiment_id}, work_unit_id={self.work_unit_id})"
 
 
 class AuxiliaryUnit(ExperimentUnit):

@@ -111,6 +111,27 @@ def test_arguments_as_a_mapping() -> None:
     assert args.to_dict(kwargs_only=True) == {"a": [1]}
 
 
+def test_a_positional_argument_of_a_mapping_is_the_text_it_sends() -> None:
+    args = xm.merge_args([xm.ShellSafeArg("$X"), Colour.RED, 1])
+    assert args.to_dict() == {"$X": True, "RED": True, "1": True}
+
+
+def test_values_that_are_strings_can_be_rewritten() -> None:
+    args = xm.merge_args({"here": "here", "n": 1, "l": ["here"]}, ["here", 2])
+    rewritten = args.rewrite_args(lambda text: text.replace("here", "there"))
+    assert rewritten.to_argv() == ["--here=there", "--n=1", "--l=here", "there", "2"]
+    assert args.to_argv() == ["--here=here", "--n=1", "--l=here", "here", "2"]
+
+
+def test_arguments_can_be_removed_by_name_or_text() -> None:
+    args = xm.merge_args(["x", "y"], {"a": 1, "y": 2}, ["z"])
+    assert args.remove_args("y").to_argv() == ["x", "--a=1", "z"]
+    assert args.remove_args("y") == xm.merge_args(["x"], {"a": 1}, ["z"])
+    more = xm.merge_args(args.remove_args("x"), ["new"])
+    assert more.to_argv() == ["y", "--a=1", "--y=2", "z", "new"]
+    assert args.to_argv() == ["x", "y", "--a=1", "--y=2", "z"]
+
+
 def test_arguments_are_equal_when_they_say_the_same_in_the_same_order() -> None:
     assert xm.merge_args({"a": 1}, ["b"]) == xm.merge_args(xm.merge_args({"a": 1}), ["b"])
     assert xm.merge_args({"a": 1, "b": 2}) != xm.merge_args({"b": 2, "a": 1})

@@ -82,6 +82,8 @@ def run_python(*arguments: str, cwd: str | Path) -> str:
         (xm.Binary("/x/dir/"), "dir"),
         (xm.BazelBinary("//path/to:target"), "to_target"),
         (xm.BazelContainer("//path/to:image.tar"), "to_image_tar"),
+        (xm.BazelContainer("//container/"), "container"),
+        (xm.BazelBinary(":binary"), "_binary"),
         (xm.PythonContainer(xm.ModuleName("m"), path="/code/my-project"), "my_project"),
         (xm.Dockerfile("/code/my.project"), "my_project"),
     ],

@@ -38,6 +38,10 @@ def test_a_job_parses_its_arguments_and_environment() -> None:
     assert made.name == ""
 
 
+def test_a_job_without_a_name_may_say_none() -> None:
+    assert xm.Job(EXECUTABLE, Somewhere(), name=None) == job()
+
+
 def test_a_job_refuses_what_its_parts_refuse() -> None:
     with pytest.raises(ValueError, match="bare string"):
         job(args="--a")
@@ -67,6 +71,29 @@ def test_a_group_holds_jobs_and_groups_only(member: Any) -> None:
         xm.JobGroup(worker=member)
 
 
+class SameMachine(xm.Constraint):
+    pass
+
+
+def test_a_group_keeps_its_constraints() -> None:
+    constraint = SameMachine()
+    group = xm.JobGroup(a=job(), constraints=(constraint,))
+    assert list(group.jobs) == ["a"]
+    assert group.constraints == [constraint]
+    outer = xm.apply_args(xm.JobGroup(inner=group), None)
+    assert isinstance(outer, xm.JobGroup)
+    assert outer.constraints == []
+    inner = outer.jobs["inner"]
+    assert isinstance(inner, xm.JobGroup)
+    assert inner.constraints == [constraint]
+
+
+@pytest.mark.parametrize("constraints", [job(), [job()], SameMachine(), "text"])
+def test_constraints_are_a_list_of_them(constraints: Any) -> None:
+    with pytest.raises(TypeError, match=r"constraints is .*; give a list of xm.Constraint"):
+        xm.JobGroup(constraints=constraints)
+
+
 async def generator(work_unit: xm.WorkUnit) -> None:
     await work_unit.add(job())
 
@@ -80,6 +107,7 @@ async def generator(work_unit: xm.WorkUnit) -> None:
         (job(), False),
         (xm.JobGroup(a=job()), False),
         (xm.AuxiliaryUnitJob(job(), termination_delay_secs=0), False),
+        (xm.JobConfig(), False),
         (None, False),
     ],
 )
@@ -92,6 +120,9 @@ def test_arguments_for_all_jobs() -> None:
     everywhere = xm.get_args_for_all_jobs(group, {"x": 1})
     assert everywhere == {"a": {"args": {"x": 1}}, "b": {"c": {"args": {"x": 1}}}}
     assert xm.get_args_for_all_jobs(job(), {"x": 1}) == {"args": {"x": 1}}
+    everywhere["a"]["args"]["x"] = 2
+    assert everywhere["b"]["c"]["args"] == {"x": 1}
+    everywhere = xm.get_args_for_all_jobs(group, {"x": 1})
     members = xm.named_jobs(xm.apply_args(group, everywhere)).values()
     assert [member.args.to_argv() for member in members] == [["--x=1"], ["--x=1"]]
 

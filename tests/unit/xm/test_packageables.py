@@ -68,6 +68,12 @@ def test_the_executor_spec_comes_first_and_the_fields_follow() -> None:
     assert xm.container(Spec(), "i") == xm.Packageable(xm.Container("i"), Spec())
     assert xm.binary(Spec(), "/a", ()) == xm.Packageable(xm.Binary("/a"), Spec())
     assert xm.dockerfile_container(Spec(), "/p", "/d").executable_spec == xm.Dockerfile("/p", "/d")
+    bazel_binary = xm.bazel_binary(Spec(), "//a:b", (), ["-c"])
+    assert bazel_binary.executable_spec == xm.BazelBinary("//a:b", [], ["-c"])
+    bazel_container = xm.bazel_container(Spec(), "//a:b", ["-c"])
+    assert bazel_container.executable_spec == xm.BazelContainer("//a:b", ["-c"])
+    python = xm.python_container(Spec(), MODULE, "/p", "b", ["RUN a"], True)
+    assert python.executable_spec == xm.PythonContainer(MODULE, "/p", "b", ["RUN a"], True)
 
 
 def test_dependencies_are_kept() -> None:

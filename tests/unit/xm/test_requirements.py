@@ -18,11 +18,13 @@ GPUS = [
     "L4",
     "L4_24TH",
     "H100",
+    "H100_MEGA",
     "H200",
     "B200",
     "B300",
     "GB200",
     "GB300",
+    "VR200",
     "B40_48TH",
     "local_gpu",
 ]
@@ -77,13 +79,41 @@ def test_resources_are_given_by_keyword_name_or_type() -> None:
         {"T4": 1, "location": "there"},
         {"T4": 1, "replicas": 2},
         {"T4": 1, "service_tier": xm.ServiceTier.BATCH},
-        {"T4": 1, "architecture": xm.Architecture.HASWELL},
+        {"T4": 1, "num_slices": 2},
         {"T4": 2},
     ],
 )
 def test_requirements_differ_in_whatever_they_state(other: dict[str, Any]) -> None:
     assert xm.JobRequirements(T4=1) != xm.JobRequirements(**other)
     assert xm.JobRequirements(T4=1) != {"T4": 1}
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        {"replicas": 1},
+        {"num_slices": 1},
+        {"service_tier": xm.ServiceTier.PROD},
+        {"architecture": xm.Architecture.HASWELL},
+    ],
+)
+def test_requirements_are_equal_when_defaults_are_spelled_out(same: dict[str, Any]) -> None:
+    assert xm.JobRequirements(T4=1) == xm.JobRequirements(T4=1, **same)
+    assert hash(xm.JobRequirements(T4=1)) == hash(xm.JobRequirements(T4=1, **same))
+
+
+def test_the_place_and_tier_of_a_job_can_be_changed_later() -> None:
+    requirements = xm.JobRequirements(T4=1, service_tier=xm.ServiceTier.PROD)
+    requirements.service_tier = xm.ServiceTier.BATCH
+    requirements.location = "there"
+    changed = xm.JobRequirements(T4=1, service_tier=xm.ServiceTier.BATCH, location="there")
+    assert (requirements, hash(requirements)) == (changed, hash(changed))
+
+
+def test_tiers_are_known_in_any_case() -> None:
+    assert xm.ServiceTier["batch"] is xm.ServiceTier.BATCH
+    with pytest.raises(KeyError, match="unknown service tier 'cheap'"):
+        _ = xm.ServiceTier["cheap"]
 
 
 def test_nothing_is_required_by_default() -> None:
@@ -93,6 +123,7 @@ def test_nothing_is_required_by_default() -> None:
     assert requirements.topology is None
     assert requirements.accelerator_count == 0
     assert requirements.replicas == 1
+    assert requirements.num_slices == 1
     assert requirements.location is None
     assert requirements.service_tier is xm.ServiceTier.PROD
     assert requirements.architecture is None
@@ -137,7 +168,16 @@ def test_an_unknown_name_is_answered_with_the_nearest(name: str, nearest: str) -
         pytest.param({"cpu": -1}, "not negative", id="a negative quantity"),
         pytest.param({"replicas": 0}, "whole number from 1", id="no replica"),
         pytest.param({"replicas": 1.5}, "whole number from 1", id="a fraction of a replica"),
+        pytest.param({"replicas": "many"}, "whole number from 1", id="replicas that are no number"),
+        pytest.param({"replicas": "1x2"}, "whole number from 1", id="a topology of replicas"),
         pytest.param({"T4": "4x2", "replicas": 3}, "spans 2 machines", id="conflicting replicas"),
+        pytest.param({"T4": 4, "num_slices": 0}, "whole number from 1", id="no slice"),
+        pytest.param({"T4": "4*3", "num_slices": 2}, "keep one", id="conflicting slices"),
+        pytest.param({"T4": "4x2*3", "replicas": 2}, "spans 6 machines", id="replicas of slices"),
+        pytest.param({"TPU_V4": "2x2*2"}, "does not come in slices", id="slices of TPUs"),
+        pytest.param({"local_gpu": 1, "num_slices": 2}, "not come in slices", id="local slices"),
+        pytest.param({"cpu": "4*2"}, "no accelerator", id="slices of CPUs"),
+        pytest.param({"T4": "4*"}, "no number", id="a star without slices"),
         pytest.param(
             {"T4": 1, "architecture": xm.Architecture.ARM}, "only with HASWELL", id="architecture"
         ),
@@ -151,6 +191,13 @@ def test_what_cannot_be_is_refused(arguments: dict[str, Any], message: str) -> N
 def test_a_resource_given_in_both_places_is_refused() -> None:
     with pytest.raises(ValueError, match="CPU is given twice"):
         xm.JobRequirements({"cpu": 1}, cpu=2)
+
+
+def test_replicas_can_be_given_among_the_resources() -> None:
+    assert xm.JobRequirements({"replicas": 5}).replicas == 5
+    assert xm.JobRequirements({"Replicas": "3", "cpu": "1"}).replicas == 3
+    with pytest.raises(ValueError, match="replicas is given twice, as 6 and 5"):
+        xm.JobRequirements({"replicas": 5}, replicas=6)
 
 
 @pytest.mark.parametrize("count", [-1, 0.5, "-1", "0.5"], ids=repr)
@@ -175,6 +222,11 @@ def test_a_topology_counts_its_chips() -> None:
     assert topology != xm.Topology("4x4x2")
 
 
+@pytest.mark.parametrize("name", sorted({*GPUS} - {"local_gpu", "B40_48TH"}))
+def test_every_gpu_but_those_of_one_machine_infers_replicas(name: str) -> None:
+    assert xm.JobRequirements({name: "4x2"}).replicas == 2
+
+
 def test_a_topology_of_gpus_infers_its_replicas() -> None:
     requirements = xm.JobRequirements(T4="4x2")
     assert requirements.replicas == 2
@@ -185,11 +237,38 @@ def test_a_topology_of_gpus_infers_its_replicas() -> None:
     assert xm.JobRequirements(T4=xm.Topology("2x4x2")).replicas == 8
 
 
-@pytest.mark.parametrize("name", ["TPU_V4", "local_gpu"])
+@pytest.mark.parametrize("name", ["TPU_V4", "local_gpu", "B40_48TH"])
 def test_other_topologies_are_of_one_replica(name: str) -> None:
     requirements = xm.JobRequirements({name: "2x2"})
     assert requirements.replicas == 1
     assert requirements.accelerator_count == 4
+    assert xm.JobRequirements({name: "2x2"}, replicas=3).replicas == 3
+
+
+def test_slices_multiply_the_machines() -> None:
+    requirements = xm.JobRequirements(GB300="4x18*3")
+    assert requirements == xm.JobRequirements(GB300="4x18", num_slices=3)
+    assert (requirements.num_slices, requirements.replicas) == (3, 54)
+    assert requirements.accelerator_count == 4
+    assert requirements.task_requirements == {xm.ResourceType.GB300: 72}
+    assert xm.JobRequirements(T4=4, num_slices=2).replicas == 2
+
+
+def test_merging_keeps_slices_until_others_are_stated() -> None:
+    base = xm.JobRequirements(GB300=4, num_slices=2)
+    assert base.merge(xm.JobRequirements(location="there")).num_slices == 2
+    assert base.merge(xm.JobRequirements(GB300=4)).replicas == 2
+    assert base.merge(xm.JobRequirements(num_slices=3)).replicas == 3
+
+
+def test_requirements_of_several_jobs_add_up() -> None:
+    first, second = xm.JobRequirements(cpu=1, T4=2), xm.JobRequirements(cpu=0.5, replicas=3)
+    total = first.task_requirements + second.replicas * second.task_requirements
+    assert total == {xm.ResourceType.CPU: 2.5, xm.ResourceType.T4: 2}
+    assert isinstance(total, xm.ResourceDict)
+    assert str(total) == "CPU: 2.5, T4: 2"
+    assert repr(xm.ResourceDict({})) == "ResourceDict({})"
+    assert first.task_requirements == {xm.ResourceType.CPU: 1, xm.ResourceType.T4: 2}
 
 
 def test_a_count_is_for_each_replica() -> None:
@@ -290,17 +369,32 @@ def test_families_hold_their_accelerators() -> None:
     assert xm.GpuType.T4 is xm.ResourceType.T4
     assert xm.TpuType["v2"] is xm.ResourceType.TPU_V2
     assert xm.ResourceType.TPU_V3 not in xm.GpuType
-    assert set(xm.AcceleratorType) == set(xm.GpuType) | set(xm.TpuType)
+    local = {xm.ResourceType.LOCAL_GPU}
+    assert set(xm.AcceleratorType) == set(xm.GpuType) | set(xm.TpuType) | local
+    assert not local & xm.GpuType
     assert str(xm.ResourceType.CPU) == "CPU"
 
 
 def test_a_family_does_not_know_other_resources() -> None:
     with pytest.raises(AttributeError, match="unknown resource 'CPU'"):
         _ = xm.GpuType.CPU
+    with pytest.raises(AttributeError, match="unknown resource 'TPU_V2'"):
+        xm.GpuType["TPU_V2"]
     with pytest.raises(KeyError, match="unknown resource 'TPU_V2'"):
         xm.GpuType["TPU_V2"]
 
 
 def test_requirements_show_what_was_stated() -> None:
-    requirements = xm.JobRequirements(cpu=1, T4="4x2", location="here")
-    assert repr(requirements) == "xm.JobRequirements(cpu=1, t4=xm.Topology('4x2'), location='here')"
+    requirements = xm.JobRequirements(
+        cpu=1,
+        GB200="4x2",
+        location="here",
+        architecture=xm.Architecture.ARM,
+        service_tier=xm.ServiceTier.BATCH,
+        num_slices=2,
+    )
+    assert repr(requirements) == (
+        "xm.JobRequirements(cpu=1.0, gb200=xm.Topology('4x2'), location='here', "
+        "architecture=xm.Architecture.ARM, service_tier=xm.ServiceTier.BATCH, num_slices=2)"
+    )
+    assert eval(repr(requirements), {"xm": xm}) == requirements

@@ -1,8 +1,10 @@
 """Roles, status and errors of units, and main functions."""
 
+import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Self
 
 import pytest
@@ -28,8 +30,8 @@ class Unit(xm.WorkUnit):
     ) -> Awaitable[None]:
         raise NotImplementedError
 
-    def wait_until_complete(self) -> Coroutine[Any, Any, Self]:
-        raise NotImplementedError
+    async def wait_until_complete(self) -> Self:
+        return self
 
     def stop(
         self,
@@ -46,6 +48,15 @@ class Unit(xm.WorkUnit):
 
 def test_the_full_name_of_a_job_begins_with_its_units() -> None:
     assert Unit().get_full_job_name("server") == "exp_3_server"
+
+
+def test_a_unit_says_which_it_is() -> None:
+    assert str(Unit()) == "WorkUnit(experiment_id=exp, work_unit_id=3)"
+
+
+def test_waiting_for_completion_is_waiting_until_complete() -> None:
+    unit = Unit()
+    assert asyncio.run(unit.wait_for_completion()) is unit
 
 
 def test_roles_have_defaults() -> None:
@@ -135,6 +146,28 @@ def test_an_async_main_is_called_like_any_other() -> None:
 
     assert main(1, add=2) == 3
     assert main.__name__ == "main"
+
+
+@pytest.mark.anyio
+async def test_an_async_main_can_be_called_where_a_loop_runs() -> None:
+    label = ContextVar("label", default="outside")
+    outer = asyncio.get_running_loop()
+
+    @xm.run_in_asyncio_loop
+    async def main() -> tuple[bool, str]:
+        return asyncio.get_running_loop() is outer, label.get()
+
+    label.set("inside")
+    assert main() == (False, "inside")
+
+
+def test_what_an_async_main_raises_is_raised() -> None:
+    @xm.run_in_asyncio_loop
+    async def main() -> None:
+        raise xm.ExperimentUnitError("no")
+
+    with pytest.raises(xm.ExperimentUnitError, match="no"):
+        main()
 
 
 def test_importing_the_vocabulary_imports_nothing_heavy() -> None:
