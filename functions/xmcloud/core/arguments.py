@@ -1,10 +1,11 @@
 """From typed arguments to the exact argv of a process."""
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import JsonValue
 
-from xmcloud.core.models import Argument
+from xmcloud.core.specs import Argument
 
 
 def render(arguments: Iterable[Argument]) -> list[str]:
@@ -14,6 +15,23 @@ def render(arguments: Iterable[Argument]) -> list[str]:
     repeats the flag. A nested list or an object is one token, as Python prints it.
     """
     return [token for argument in arguments for token in _tokens(argument.name, argument.value)]
+
+
+def command_line(command: Sequence[str], arguments: Sequence[Argument]) -> list[str]:
+    """The argv of a command with its arguments.
+
+    A shell starts the command, in its own place, only if an argument is there for it to read.
+    """
+    if not any(argument.shell for argument in arguments):
+        return [*command, *render(arguments)]
+    words = [*map(shlex.quote, command), *_words(arguments)]
+    return ["/bin/sh", "-c", f"exec {' '.join(words)}"]
+
+
+def _words(arguments: Iterable[Argument]) -> Iterator[str]:
+    for argument in arguments:
+        tokens = _tokens(argument.name, argument.value)
+        yield from (tokens if argument.shell else map(shlex.quote, tokens))
 
 
 def _tokens(name: str | None, value: JsonValue) -> list[str]:

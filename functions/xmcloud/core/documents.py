@@ -8,8 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from xmcloud.core.base import Model, sortable
+from xmcloud.core.builds import Build
 from xmcloud.core.errors import NotFound, TooLarge
-from xmcloud.core.models import Experiment, Job, Model, QueueState, Session, sortable
+from xmcloud.core.models import (
+    Experiment,
+    Job,
+    JobState,
+    PoolState,
+    QueueState,
+    Session,
+    TargetState,
+)
 from xmcloud.core.ports import Document, JsonObject, Query, Store, Version, Write
 
 BODY_LIMIT = 512 * 1024
@@ -79,14 +89,20 @@ def _job_fields(job: Job) -> JsonObject:
         "unit": job.unit,
         "state": job.state.value,
         "queue": job.queue,
-        "pool": job.spec.pool,
+        "pool": job.pool,
         "position": job.position,
         "updated_at": sortable(job.updated_at),
         "session": job.attempt.session if job.attempt else "",
         "stop_requested": job.stop is not None,
+        "build": (job.pending_build or "") if job.state is JobState.BUILDING else "",
+        "auxiliary": job.auxiliary is not None,
+        "helps": job.auxiliary is not None and not job.state.terminal,
+        "remote": job.attempt.remote.name if job.attempt and job.attempt.remote else "",
     }
     if job.waiting is not None:
         fields["permit_due_at"] = sortable(job.waiting.permit_due_at)
+        if job.waiting.overflow_at is not None:
+            fields["overflow_at"] = sortable(job.waiting.overflow_at)
     return fields
 
 
@@ -113,3 +129,16 @@ QUEUES = Collection(
     lambda queue: {"priority": queue.priority, "paused": queue.paused},
 )
 SESSIONS = Collection("sessions", Session, lambda session: session.id, _session_fields)
+POOLS = Collection("pools", PoolState, lambda pool: pool.name, lambda pool: {})
+TARGETS = Collection("targets", TargetState, lambda target: target.name, lambda target: {})
+BUILDS = Collection(
+    "builds",
+    Build,
+    lambda build: build.id,
+    lambda build: {
+        "id": build.id,
+        "open": not build.state.terminal,
+        "remote": build.remote,
+        "created_at": sortable(build.created_at),
+    },
+)

@@ -1,11 +1,13 @@
 """The life of a job: every change of state is a named function, and carries a reason.
 
-    draft -> queued -> starting -> running -> completed | failed | stopped
+    draft -> building -> queued -> starting -> running -> completed | failed | stopped
 
 Functions are pure: a job and the facts in, the next job out, or a refusal. An attempt that is
-lost or released sends its job back to the queue while retries last.
+lost or released sends its job back to the queue while retries last. What the end of one job
+means for the rest of its group is in `groups`.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from pydantic import JsonValue
@@ -14,15 +16,16 @@ from xmcloud.core.errors import IllegalTransition, StaleFence
 from xmcloud.core.models import (
     Attempt,
     Job,
-    JobSpec,
     JobState,
     Outcome,
+    Peer,
     Reason,
     ReasonCode,
-    Session,
+    Remote,
     StopRequest,
     Waiting,
 )
+from xmcloud.core.specs import JobSpec
 
 UNCONFIRMED = timedelta(seconds=10)
 """How long after a write the sweep waits for the word that its permit went out."""
@@ -31,6 +34,9 @@ CONFIRMED = timedelta(hours=1)
 """How long a confirmed permit is trusted before it is published again."""
 
 ATTEMPTS_KEPT = 50
+
+GROUP = "its group"
+"""By whom a job is stopped when another one of its group ended."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -57,16 +63,36 @@ def position_at(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1) * PLACE
 
 
-def enqueued(job: Job, queue: str, position: int, by: str, now: datetime) -> Job:
-    """A draft, stopped or failed job waits at `position` of `queue`, its results cleared."""
+def waiting_from(spec: JobSpec, before: JobState, now: datetime, overflowed: bool) -> Waiting:
+    """What a job knows that begins to wait at `now`."""
+    overflow = spec.overflow
+    return Waiting.model_validate(
+        {
+            "permit_due_at": now + UNCONFIRMED,
+            "before": before,
+            "overflow_at": now + timedelta(seconds=overflow.after_seconds)
+            if overflow and not overflowed
+            else None,
+        }
+    )
+
+
+def enqueued(
+    job: Job, queue: str, position: int, by: str, now: datetime, *, overflowed: bool = False
+) -> Job:
+    """A draft, stopped or failed job waits at `position` of `queue`, its results cleared.
+
+    Without its image, it waits for that first.
+    """
     _require(job, "enqueue", JobState.DRAFT, JobState.STOPPED, JobState.FAILED)
-    before = {"permit_due_at": now + UNCONFIRMED, "before": job.state}
+    building = job.pending_build is not None
     return job.evolve(
-        state=JobState.QUEUED,
+        state=JobState.BUILDING if building else JobState.QUEUED,
         reason=Reason(code=ReasonCode.ENQUEUED, message=f"enqueued by {by}"),
-        waiting=Waiting.model_validate(before),
+        waiting=None if building else waiting_from(job.spec, job.state, now, overflowed),
         queue=queue,
         position=position,
+        overflowed=overflowed,
         failures=0,
         losses=0,
         results={},
@@ -74,12 +100,30 @@ def enqueued(job: Job, queue: str, position: int, by: str, now: datetime) -> Job
     )
 
 
-def dequeued(job: Job, by: str, now: datetime) -> Job:
-    """A queued job returns to the state it was enqueued from."""
-    _require(job, "dequeue", JobState.QUEUED)
-    assert job.waiting is not None
+def built(job: Job, image: str, now: datetime) -> Job:
+    """The image is there: the job waits for whoever runs it."""
+    _require(job, "give an image to", JobState.BUILDING)
+    executable = job.spec.executable.evolve(image=image)
     return job.evolve(
-        state=job.waiting.before,
+        state=JobState.QUEUED,
+        spec=job.spec.evolve(executable=executable),
+        reason=Reason(code=ReasonCode.BUILT, message=f"its image is {image}"),
+        waiting=waiting_from(job.spec, JobState.DRAFT, now, job.overflowed),
+        updated_at=now,
+    )
+
+
+def unbuildable(job: Job, reason: Reason, now: datetime) -> Job:
+    """The image will not come."""
+    _require(job, "fail the build of", JobState.BUILDING)
+    return job.evolve(state=JobState.FAILED, reason=reason, updated_at=now)
+
+
+def dequeued(job: Job, by: str, now: datetime) -> Job:
+    """A queued job returns to the state it was enqueued from, one without its image to a draft."""
+    _require(job, "dequeue", JobState.QUEUED, JobState.BUILDING)
+    return job.evolve(
+        state=job.waiting.before if job.waiting else JobState.DRAFT,
         reason=Reason(code=ReasonCode.DEQUEUED, message=f"taken out of {job.queue} by {by}"),
         waiting=None,
         updated_at=now,
@@ -100,9 +144,23 @@ def moved(job: Job, queue: str, position: int, now: datetime) -> Job:
 
 
 def permit_confirmed(job: Job, now: datetime) -> Job:
-    """The broker holds a permit for this queued job."""
+    """The broker holds a permit for this queued job; one that must wait gets another then."""
     assert job.waiting is not None
-    return job.evolve(waiting=job.waiting.evolve(permit_due_at=now + CONFIRMED))
+    later = job.waiting.not_before
+    due = later if later is not None and later > now else now + CONFIRMED
+    return job.evolve(waiting=job.waiting.evolve(permit_due_at=due))
+
+
+def overflowed(job: Job, message: str, now: datetime) -> Job:
+    """A queued job goes from its pool to its overflow target, which needs a permit of its own."""
+    _require(job, "overflow", JobState.QUEUED)
+    assert job.waiting is not None
+    return job.evolve(
+        overflowed=True,
+        reason=Reason(code=ReasonCode.OVERFLOWED, message=message),
+        waiting=job.waiting.evolve(overflow_at=None, permit_due_at=now + UNCONFIRMED),
+        updated_at=now,
+    )
 
 
 def edited(job: Job, now: datetime, *, spec: JobSpec | None, name: str | None) -> Job:
@@ -120,25 +178,63 @@ def reset(job: Job, by: str, now: datetime) -> Job:
         attempts=(),
         failures=0,
         losses=0,
+        overflowed=False,
         results={},
         updated_at=now,
     )
 
 
-def claimed(job: Job, session: Session, now: datetime) -> Job:
-    """A worker session takes a queued job; the new fence outdates every earlier attempt."""
+def claimed(
+    job: Job,
+    worker: str,
+    session: str,
+    now: datetime,
+    peers: Mapping[str, Peer] | None = None,
+) -> Job:
+    """The session of a worker or target takes a queued job; earlier fences are outdated."""
     _require(job, "claim", JobState.QUEUED)
     attempt = Attempt(
-        fence=job.fence + 1, worker=session.worker, session=session.id, claimed_at=now
+        fence=job.fence + 1,
+        worker=worker,
+        session=session,
+        claimed_at=now,
+        peers=dict(peers or {}),
     )
     return job.evolve(
         state=JobState.STARTING,
-        reason=Reason(code=ReasonCode.CLAIMED, message=f"claimed by worker {session.worker}"),
+        reason=Reason(code=ReasonCode.CLAIMED, message=f"claimed by {worker}"),
         waiting=None,
         fence=attempt.fence,
         attempts=(*job.attempts[-(ATTEMPTS_KEPT - 1) :], attempt),
         updated_at=now,
     )
+
+
+def submitted(job: Job, fence: int, remote: Remote, now: datetime) -> Job:
+    """The platform has taken the attempt; it may run already."""
+    attempt = _attempt(job, fence)
+    if attempt.remote == remote:
+        return job
+    return job.evolve(
+        attempts=(*job.attempts[:-1], attempt.evolve(remote=remote)),
+        reason=Reason(code=ReasonCode.SUBMITTED, message=f"submitted to {attempt.worker}")
+        if job.state is JobState.STARTING
+        else job.reason,
+        updated_at=now,
+    )
+
+
+def postponed(job: Job, fence: int, reason: Reason, until: datetime, now: datetime) -> Job:
+    """The target does not take the attempt now: the job waits on, and nothing is counted.
+
+    One that was asked to stop ends instead.
+    """
+    attempt = _attempt(job, fence)
+    if job.stop is not None and job.stop.outcome is not Outcome.RELEASED:
+        return lost(job, fence, reason, now)
+    back = _requeued(job, attempt, Outcome.RELEASED, reason, now)
+    assert back.waiting is not None
+    return back.evolve(waiting=back.waiting.evolve(not_before=until))
 
 
 def started(job: Job, fence: int, now: datetime, started_at: datetime) -> Job:
@@ -148,7 +244,7 @@ def started(job: Job, fence: int, now: datetime, started_at: datetime) -> Job:
         return job
     return job.evolve(
         state=JobState.RUNNING,
-        reason=Reason(code=ReasonCode.STARTED, message=f"running on worker {attempt.worker}"),
+        reason=Reason(code=ReasonCode.STARTED, message=f"running on {attempt.worker}"),
         attempts=(*job.attempts[:-1], attempt.evolve(started_at=started_at)),
         updated_at=now,
     )
@@ -170,6 +266,8 @@ def finished(
     attempt = _attempt(job, fence)
     if job.stop is not None and outcome is not Outcome.COMPLETED:
         outcome, reason = _stop_outcome(job.stop)
+        if outcome is Outcome.RELEASED:
+            return _requeued(job, attempt, outcome, reason, now)
     if outcome in (Outcome.RELEASED, Outcome.LOST):
         return _interrupted(job, attempt, outcome, reason, now)
     if outcome is Outcome.FAILED and job.failures < job.spec.limits.retries and not job.stop:
@@ -182,23 +280,47 @@ def lost(job: Job, fence: int, reason: Reason, now: datetime) -> Job:
     attempt = _attempt(job, fence)
     if job.stop is not None:
         outcome, asked = _stop_outcome(job.stop)
+        if outcome is Outcome.RELEASED:
+            return _requeued(job, attempt, Outcome.LOST, asked, now)
         ended = _ended(job, attempt, Outcome.LOST, reason, now, JobState(outcome), {})
         return ended.evolve(reason=asked)
     return _interrupted(job, attempt, Outcome.LOST, reason, now)
 
 
+def outlives(job: Job, until: datetime | None, now: datetime) -> Job:
+    """A job of an auxiliary unit goes on until then; None: as long as there is work."""
+    if job.auxiliary is None or job.state.terminal:
+        return job
+    return job.evolve(auxiliary=job.auxiliary.evolve(ends_at=until), updated_at=now)
+
+
 def stopped(job: Job, request: StopRequest) -> Job:
     """A waiting job ends at once; a running one is asked to, and its worker told."""
-    _require(job, "stop", JobState.DRAFT, JobState.QUEUED, JobState.STARTING, JobState.RUNNING)
+    _require(
+        job,
+        "stop",
+        JobState.DRAFT,
+        JobState.BUILDING,
+        JobState.QUEUED,
+        JobState.STARTING,
+        JobState.RUNNING,
+    )
     if job.state.active:
-        return job if job.stop else job.evolve(stop=request, updated_at=request.at)
+        kept = job.stop is not None and (
+            job.stop.outcome is not Outcome.RELEASED or request.outcome is Outcome.RELEASED
+        )
+        return job if kept else job.evolve(stop=request, updated_at=request.at)
     outcome, reason = _stop_outcome(request)
     return job.evolve(state=JobState(outcome), reason=reason, waiting=None, updated_at=request.at)
 
 
 def _stop_outcome(stop: StopRequest) -> tuple[Outcome, Reason]:
+    if stop.outcome is Outcome.RELEASED:
+        code = ReasonCode.GROUP_RESTARTED
+    else:
+        code = ReasonCode.STOP_REQUESTED if stop.by != GROUP else ReasonCode.GROUP_STOPPED
     message = f"stopped by {stop.by}" + (f": {stop.message}" if stop.message else "")
-    return stop.outcome, Reason(code=ReasonCode.STOP_REQUESTED, message=message[:4000])
+    return stop.outcome, Reason(code=code, message=message[:4000])
 
 
 def _ended(
@@ -244,7 +366,7 @@ def _requeued(
     return job.evolve(
         state=JobState.QUEUED,
         reason=reason,
-        waiting=Waiting(permit_due_at=now + UNCONFIRMED, before=JobState.STOPPED),
+        waiting=waiting_from(job.spec, JobState.STOPPED, now, job.overflowed),
         attempts=(*job.attempts[:-1], closed),
         stop=None,
         updated_at=now,

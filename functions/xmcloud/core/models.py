@@ -5,54 +5,23 @@ it cannot disagree.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-    PlainSerializer,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
-from xmcloud.core.names import Digest, EnvName, Id, Slug, Text, Title, unicode
+from xmcloud.core.base import Json, Model, Time
+from xmcloud.core.names import Digest, Id, Slug, Text, Title
+from xmcloud.core.specs import JobSpec, Resources, pending_build
 
-
-def sortable(time: datetime) -> str:
-    """Text that sorts as the instants do; `time` is in UTC."""
-    return f"{time.isoformat(timespec='microseconds')[:26]}Z"
-
-
-def _utc(time: datetime) -> datetime:
-    try:
-        return time.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("must lie in the years 1 to 9999 of UTC") from None
-
-
-Time = Annotated[
-    AwareDatetime,
-    AfterValidator(_utc),
-    PlainSerializer(sortable, when_used="json"),
-]
-"""An instant in UTC; its text sorts as the instants do."""
-
-
-class Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    def evolve(self, **changes: Any) -> Self:
-        """A checked copy with some fields changed."""
-        return type(self).model_validate({**self.__dict__, **changes})
+GROUP_LIMIT = 100
+"""Jobs of one unit."""
 
 
 class JobState(StrEnum):
     DRAFT = "draft"
+    BUILDING = "building"
     QUEUED = "queued"
     STARTING = "starting"
     RUNNING = "running"
@@ -99,6 +68,18 @@ class ReasonCode(StrEnum):
     LOST_WORKER = "lost_worker"
     WORKER_STOPPED = "worker_stopped"
     RETRIES_EXHAUSTED = "retries_exhausted"
+    BUILDING = "building"
+    BUILT = "built"
+    BUILD_FAILED = "build_failed"
+    SUBMITTED = "submitted"
+    REFUSED = "refused"
+    QUOTA = "quota"
+    PREEMPTED = "preempted"
+    PLATFORM_FAILED = "platform_failed"
+    OVERFLOWED = "overflowed"
+    GROUP_STOPPED = "group_stopped"
+    GROUP_RESTARTED = "group_restarted"
+    EXPERIMENT_ENDED = "experiment_ended"
 
 
 class Reason(Model):
@@ -109,98 +90,32 @@ class Reason(Model):
     exit_code: int | None = None
 
 
-NESTING_LIMIT = 100
-"""Arrays and objects inside one another: JSON parsers give up at about 200, ours included."""
+class Remote(Model):
+    """What a platform calls the job that it runs for an attempt; a group's jobs share it."""
 
-
-def _parts(value: JsonValue) -> list[JsonValue]:
-    if isinstance(value, dict):
-        return [*value, *value.values()]
-    return value if isinstance(value, list) else []
-
-
-def _readable(value: JsonValue) -> JsonValue:
-    level = [value]
-    for _ in range(NESTING_LIMIT + 1):
-        for item in level:
-            if isinstance(item, str):
-                unicode(item)
-        level = [part for item in level for part in _parts(item)]
-        if not level:
-            return value
-    raise ValueError(f"must not be nested deeper than {NESTING_LIMIT} levels")
-
-
-Json = Annotated[JsonValue, AfterValidator(_readable)]
-"""Any JSON value that can be written and read again; its texts are as those of a process."""
-
-
-class Argument(Model):
-    """One argument: a flag when it has a name, else positional. Values keep their JSON type."""
-
-    name: Text | None = None
-    value: Json = None
-
-
-class Command(Model):
-    """A command that runs as it stands on the worker's machine."""
-
-    kind: Literal["command"] = "command"
-    command: Annotated[tuple[Text, ...], Field(min_length=1)]
-    directory: Text | None = None
-
-
-class PythonSource(Model):
-    """A source archive that runs in an environment made from its requirements."""
-
-    kind: Literal["python_source"] = "python_source"
-    archive: Digest
-    directory: Text = Field(".", description="Working directory inside the archive.")
-    entrypoint: Annotated[tuple[Text, ...], Field(min_length=1)] = Field(
-        description="Command inside the environment; the arguments follow it."
-    )
-    requirements: Text = ""
-
-
-class Binary(Model):
-    """One executable file, carried as a blob."""
-
-    kind: Literal["binary"] = "binary"
-    file: Digest
     name: Text
+    url: Text = Field("", description="Where people see it.")
 
 
-Executable = Annotated[Command | PythonSource | Binary, Field(discriminator="kind")]
-Resources = dict[Slug, Annotated[float, Field(gt=0)]]
+class Peer(Model):
+    """Where a job of a group can be reached."""
 
-
-class Limits(Model):
-    """When to give up. Failures of user code and of infrastructure have budgets of their own."""
-
-    runtime_seconds: Annotated[float, Field(gt=0)] | None = None
-    grace_seconds: Annotated[float, Field(ge=0, le=600)] = 10.0
-    retries: Annotated[int, Field(ge=0, le=20)] = 0
-    infrastructure_retries: Annotated[int, Field(ge=0, le=20)] = 5
-
-
-class JobSpec(Model):
-    """The definition of a job; changes only while the job is a draft."""
-
-    executable: Executable
-    arguments: tuple[Argument, ...] = ()
-    environment: dict[EnvName, Text] = {}
-    resources: Resources = {}
-    pool: Slug | Literal[""] = Field("", description="The worker pool that must run it; '': any.")
-    limits: Limits = Limits()
+    host: Text
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(description="0 where none is reserved.")
 
 
 class Attempt(Model):
-    """One try at running a job, by one worker session. `fence` is its number and its token."""
+    """One try at running a job, by a worker session or a target.
+
+    `fence` is its number and its token.
+    """
 
     fence: Annotated[int, Field(ge=1)]
-    worker: Slug
+    worker: Slug = Field(description="The worker, or the target.")
     session: Id
     claimed_at: Time
+    peers: dict[Title, Peer] = Field({}, description="The jobs of the group by name, this too.")
+    remote: Remote | None = None
     started_at: Time | None = None
     finished_at: Time | None = None
     outcome: Outcome | None = None
@@ -219,11 +134,16 @@ class Attempt(Model):
 
 
 class StopRequest(Model):
-    """Somebody asked a running job to stop."""
+    """A running job is asked to stop: by people, or since another job of its group ended.
+
+    Released, it waits again with its group.
+    """
 
     by: Title
     message: Annotated[str, Field(max_length=4000)]
-    outcome: Literal[Outcome.STOPPED, Outcome.FAILED, Outcome.COMPLETED] = Outcome.STOPPED
+    outcome: Literal[Outcome.STOPPED, Outcome.FAILED, Outcome.COMPLETED, Outcome.RELEASED] = (
+        Outcome.STOPPED
+    )
     at: Time
 
 
@@ -235,6 +155,29 @@ class Waiting(Model):
 
     permit_due_at: Time = Field(description="When the sweep publishes its permit again.")
     before: Before = Field(description="What the job returns to when it is taken out.")
+    not_before: Time | None = Field(None, description="Not claimed before that instant.")
+    overflow_at: Time | None = Field(None, description="When it goes to its overflow target.")
+
+
+class Member(Model):
+    """A job of a group."""
+
+    id: Id
+    name: Title
+
+
+class Importance(StrEnum):
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
+class Auxiliary(Model):
+    """The unit helps the others and ends after them."""
+
+    importance: Importance = Importance.NORMAL
+    termination_delay_seconds: Annotated[float, Field(ge=0, le=7 * 24 * 3600)] = 0
+    ends_at: Time | None = Field(None, description="Once the other units have ended.")
 
 
 class Job(Model):
@@ -244,6 +187,10 @@ class Job(Model):
     experiment_id: Id
     unit: Annotated[int, Field(ge=1)]
     name: Title
+    group: Annotated[tuple[Member, ...], Field(max_length=GROUP_LIMIT)] = Field(
+        (), description="All jobs of the unit in order, this too, when it has several."
+    )
+    auxiliary: Auxiliary | None = None
     spec: JobSpec
     state: JobState
     fence: Annotated[int, Field(ge=0)] = 0
@@ -255,6 +202,7 @@ class Job(Model):
     failures: Annotated[int, Field(ge=0)] = 0
     losses: Annotated[int, Field(ge=0)] = 0
     stop: StopRequest | None = None
+    overflowed: bool = Field(False, description="It waits for, or runs on, its overflow target.")
     results: dict[str, Json] = {}
     cloned_from: Id | None = None
     created_at: Time
@@ -273,6 +221,10 @@ class Job(Model):
                 raise ValueError("the open attempt is the newest and tells starting from running")
         if self.stop is not None and not self.state.active:
             raise ValueError("only a running job is asked to stop")
+        if self.group and all(member.id != self.id for member in self.group):
+            raise ValueError("a job of a group is one of its members")
+        if self.overflowed and self.spec.overflow is None:
+            raise ValueError("only a job with an overflow target goes there")
         return self
 
     @property
@@ -280,6 +232,22 @@ class Job(Model):
         """The attempt under way."""
         last = self.attempts[-1] if self.attempts else None
         return last if last is not None and last.open else None
+
+    @property
+    def pool(self) -> str:
+        """The worker pool or target that may claim it now; '' for any pool."""
+        overflow = self.spec.overflow
+        return overflow.target if self.overflowed and overflow else self.spec.pool
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The ids of the jobs that start with it, this too."""
+        return tuple(member.id for member in self.group) or (self.id,)
+
+    @property
+    def pending_build(self) -> str | None:
+        """The build whose image it has not got yet."""
+        return pending_build(self.spec)
 
     @property
     def full_name(self) -> str:
@@ -320,6 +288,7 @@ class Session(Model):
     resources: Resources = {}
     version: str = ""
     host: str = ""
+    address: str = Field("", description="Where jobs of a group reach those that run here.")
     opened_at: Time
     renewed_at: Time
     expires_at: Time
@@ -336,3 +305,52 @@ class Session(Model):
 
 
 DEFAULT_QUEUES: Sequence[tuple[str, int]] = (("high", 100), ("default", 50), ("low", 0))
+
+
+class Gathering(Model):
+    """A group that takes slots of a pool's workers, one claim after the other, until it has all.
+
+    Nothing of it runs before; at the deadline it gives the slots back.
+    """
+
+    leader: Id
+    deadline: Time
+    places: dict[Id, "Place"] = {}
+
+
+class Place(Model):
+    """A slot of a worker that is kept for a job."""
+
+    session: Id
+    port: Annotated[int, Field(ge=0, le=65535)]
+
+
+class PoolState(Model):
+    """What the workers of one pool do together: at most one group gathers at a time."""
+
+    name: Slug
+    gathering: Gathering | None = None
+    vain: dict[Id, "Vain"] = Field({}, description="By the group's first job.")
+
+
+class Vain(Model):
+    """Gatherings of a group that came to nothing: it lets others go first for a while."""
+
+    count: Annotated[int, Field(ge=1)]
+    rests_until: Time
+
+
+class Block(Model):
+    """Why a target takes no jobs of some kind for a while."""
+
+    until: Time
+    message: Annotated[str, Field(max_length=1000)]
+
+
+class TargetState(Model):
+    """What the dispatches to one platform share: its pace, and what it refuses for now."""
+
+    name: Slug
+    submissions: float = Field(description="How many may be made at once, at `refilled_at`.")
+    refilled_at: Time
+    blocks: dict[str, Block] = Field({}, description="By accelerator; '' is none.")

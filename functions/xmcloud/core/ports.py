@@ -213,6 +213,15 @@ class Blobs(Protocol):
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """Bytes `start` to `end` (exclusive) of the blob. Raises `NotFound`."""
 
+    async def compose(self, key: str, parts: Sequence[str]) -> None:
+        """Makes one blob of those with the keys `parts`, in that order; they stay.
+
+        One part or more; one may come several times. Replaces a blob of that key; readers see
+        the old or the new. Memory holds little of it, whatever its size. Durable when it
+        returns. Raises `NotFound` when a part is not there, and then changes nothing, and
+        `StorageFull`.
+        """
+
     async def list(self, prefix: str) -> list[tuple[str, int]]:
         """Keys that begin with `prefix` and their sizes in bytes, in order of key."""
 

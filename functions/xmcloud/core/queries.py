@@ -2,7 +2,8 @@
 
 from datetime import datetime
 
-from xmcloud.core.models import JobState, sortable
+from xmcloud.core.base import sortable
+from xmcloud.core.models import JobState
 from xmcloud.core.ports import Filter, Query
 
 
@@ -103,6 +104,58 @@ def held_by(session: str) -> Query:
 def to_stop(session: str) -> Query:
     """Those of them that were asked to stop."""
     return Query("jobs", _equal(session=session, stop_requested=True))
+
+
+def waiting_for_build(build: str) -> Query:
+    """Jobs whose image that build makes."""
+    return Query("jobs", _equal(build=build))
+
+
+def building() -> Query:
+    """Jobs whose image is not there yet."""
+    return Query("jobs", _equal(state=JobState.BUILDING.value))
+
+
+def overflow_due(now: datetime) -> Query:
+    """Queued jobs that waited long enough for their pool, the longest overdue first."""
+    where = (*_equal(state=JobState.QUEUED.value), Filter("overflow_at", "<=", sortable(now)))
+    return Query("jobs", where, (("overflow_at", "asc"),))
+
+
+def next_overflow() -> Query:
+    """Queued jobs that overflow one day, the next one at the head."""
+    where = (*_equal(state=JobState.QUEUED.value), Filter("overflow_at", ">", ""))
+    return Query("jobs", where, (("overflow_at", "asc"),))
+
+
+def run_as(remote: str) -> Query:
+    """Jobs with an open attempt that a platform runs by that name."""
+    return Query("jobs", _equal(remote=remote))
+
+
+def work_in_state(experiment: str, state: JobState) -> Query:
+    """For counting: jobs that are no help to others."""
+    return Query("jobs", _equal(experiment_id=experiment, state=state.value, auxiliary=False))
+
+
+def helping() -> Query:
+    """Jobs of auxiliary units that have not ended."""
+    return Query("jobs", _equal(helps=True))
+
+
+def builds() -> Query:
+    """The newest first."""
+    return Query("builds", order=(("created_at", "desc"),))
+
+
+def open_builds() -> Query:
+    """Those that have not ended."""
+    return Query("builds", _equal(open=True))
+
+
+def build_called(remote: str) -> Query:
+    """The build that its builder calls by that name."""
+    return Query("builds", _equal(remote=remote))
 
 
 def open_sessions() -> Query:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from xmcloud.core.ports import Subscription
 
 CONTROL_TOPIC = "control"
-STOP = "stop"
-"""The body of the only word: ask which attempts are to be stopped."""
+NEWS = "news"
+"""The body of the only word: ask which attempts are to be stopped, and which are there to start."""
 
 
 def queue_topic(queue: str) -> str:
@@ -32,3 +32,18 @@ def subscriptions(session: str, pool: str, queues: Sequence[str]) -> list[Subscr
     """All that a worker session listens to."""
     permits = [permit_subscription(queue, pool) for queue in queues]
     return [*permits, control_subscription(session)]
+
+
+BUILD_EVENTS = "cloud-builds"
+"""Where Cloud Build tells of every change of a build; the name is Google's."""
+
+PLATFORM_EVENTS = "platform-events"
+"""Where platforms tell of changes of their jobs."""
+
+CONTROL_PLANE = "control-plane"
+"""The audience of events: the messages themselves name none."""
+
+
+def event_subscriptions() -> list[Subscription]:
+    """What tells the control plane of builds and of jobs on platforms."""
+    return [Subscription(topic, CONTROL_PLANE) for topic in (BUILD_EVENTS, PLATFORM_EVENTS)]
