@@ -5,33 +5,26 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Base64Bytes, Field
+from pydantic import Base64Bytes, Field, model_validator
 
+from xmcloud.core.base import Json, Model, Time
+from xmcloud.core.builds import Build, BuildSpec
 from xmcloud.core.errors import InvalidInput, XmcloudError
 from xmcloud.core.models import (
+    GROUP_LIMIT,
+    Auxiliary,
+    Block,
     Experiment,
     Job,
-    JobSpec,
     JobState,
-    Json,
-    Model,
     Outcome,
     QueueState,
-    Reason,
-    Resources,
-    Session,
-    Time,
 )
 from xmcloud.core.names import Id, Slug, Title
+from xmcloud.core.specs import JobSpec
 
 BATCH_LIMIT = 400
 """Jobs in one request; with the experiment's own write it stays under a commit's 500."""
-
-OUTPUT_LIMIT = 1024 * 1024
-"""Bytes of output in one report."""
-
-RESULTS_LIMIT = 16 * 1024
-"""Bytes of the results of a job, as JSON."""
 
 
 class Problem(Model):
@@ -89,17 +82,41 @@ class NewJob(Model):
 
 
 class NewUnit(Model):
-    """What runs together, with a number of its own."""
+    """What runs together, with a number of its own; several jobs are a group."""
 
-    jobs: Annotated[tuple[NewJob, ...], Field(min_length=1, max_length=1)] = Field(
-        description="The jobs of the unit."
+    jobs: Annotated[tuple[NewJob, ...], Field(min_length=1, max_length=GROUP_LIMIT)] = Field(
+        description="The jobs of the unit; those of a group start together, from one queue."
     )
+    auxiliary: Auxiliary | None = Field(
+        None, description="The unit helps the others, and ends after them."
+    )
+
+    @model_validator(mode="after")
+    def _is_a_group(self) -> Self:
+        names = [job.name for job in self.jobs]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two jobs of the unit are named {name!r}; rename one")
+        first = self.jobs[0]
+        for job in self.jobs:
+            if (job.queue, job.spec.pool) != (first.queue, first.spec.pool):
+                raise ValueError("the jobs of a group wait in one queue, for one pool")
+            if job.spec.overflow != first.spec.overflow:
+                raise ValueError("the jobs of a group have one overflow")
+        return self
 
 
 class NewUnits(Model):
     """Units to be added to an experiment, in order."""
 
     units: Annotated[tuple[NewUnit, ...], Field(min_length=1, max_length=BATCH_LIMIT)]
+
+    @model_validator(mode="after")
+    def _fit_in_one_commit(self) -> Self:
+        jobs = sum(len(unit.jobs) for unit in self.units)
+        if jobs > BATCH_LIMIT:
+            raise ValueError(f"{jobs} jobs; one request adds at most {BATCH_LIMIT}")
+        return self
 
 
 class Jobs(Model):
@@ -208,176 +225,6 @@ class Queues(Model):
     queues: list[QueueStatus]
 
 
-class OpenSession(Model):
-    """A worker announces itself."""
-
-    pool: Slug = "local"
-    queues: Annotated[tuple[Slug, ...], Field(min_length=1, max_length=20)] = (
-        "high",
-        "default",
-        "low",
-    )
-    slots: Annotated[int, Field(ge=1, le=1000)] = 1
-    resources: Resources = Field({}, examples=[{"cpu": 8, "memory": 3.4e10, "t4": 2}])
-    version: Annotated[str, Field(max_length=100)] = ""
-    host: Annotated[str, Field(max_length=255)] = ""
-
-
-class Lease(Model):
-    """The session that was opened, and its rhythm."""
-
-    session: Session
-    lease_seconds: float
-    heartbeat_seconds: float = Field(description="Sync at least this often.")
-
-
-class Started(Model):
-    """The process of an attempt runs."""
-
-    event: Literal["started"] = "started"
-    job_id: Id
-    fence: Annotated[int, Field(ge=1)]
-    at: Time
-
-
-class Output(Model):
-    """A piece of the combined stdout and stderr, from byte `offset` of the attempt's log on."""
-
-    event: Literal["output"] = "output"
-    job_id: Id
-    fence: Annotated[int, Field(ge=1)]
-    offset: Annotated[int, Field(ge=0, lt=10**15)]
-    data: Annotated[Base64Bytes, Field(min_length=1, max_length=OUTPUT_LIMIT)]
-
-
-class Finished(Model):
-    """How an attempt ended."""
-
-    event: Literal["finished"] = "finished"
-    job_id: Id
-    fence: Annotated[int, Field(ge=1)]
-    outcome: Outcome
-    reason: Reason
-    results: dict[str, Json] = {}
-
-
-Report = Annotated[Started | Output | Finished, Field(discriminator="event")]
-
-
-class Claim(Model):
-    """What the worker could run now."""
-
-    slots: Annotated[int, Field(ge=1, le=1000)] = Field(description="Free slots.")
-    queues: Annotated[tuple[Slug, ...], Field(min_length=1, max_length=20)] = Field(
-        description="To take from, the preferred one first."
-    )
-    resources: Resources = Field({}, description="What is free of the worker's resources.")
-
-
-class AttemptRef(Model):
-    """An attempt, by its job and fence."""
-
-    job_id: Id
-    fence: Annotated[int, Field(ge=1)]
-
-
-class Sync(Model):
-    """One exchange between a worker and the control plane: news, a heartbeat and a request."""
-
-    reports: Annotated[tuple[Report, ...], Field(max_length=500)] = ()
-    claim: Claim | None = None
-    watch_stops: bool = Field(False, description="Ask which running jobs are to be stopped.")
-    known: Annotated[tuple[AttemptRef, ...], Field(max_length=1000)] | None = Field(
-        None,
-        description="After an answer got lost: the attempts the worker knows of. "
-        "What it holds besides comes again in `jobs`.",
-    )
-
-
-class ReportResult(Model):
-    """What became of one report, in the order of the request; null: it was taken."""
-
-    job_id: Id
-    fence: int
-    problem: Problem | None = None
-
-
-class QueueAnswer(Model):
-    """What a claim left behind in a queue.
-
-    `empty`: nothing waits for this pool. `more`: more waits that would fit. `unfit`: what waits
-    needs more than is free. `paused`: nobody gets anything. A queue that was not looked at, since
-    those before it filled the slots, has no answer.
-    """
-
-    name: Slug
-    answer: Literal["empty", "more", "unfit", "paused"]
-    taken: int = 0
-
-
-class StopOrder(Model):
-    """An attempt of this worker that is to be stopped."""
-
-    job_id: Id
-    fence: int
-    message: str
-
-
-class SyncAnswer(Model):
-    """What became of the reports, until when the lease holds, and what to do."""
-
-    lease_expires_at: Time
-    results: list[ReportResult] = []
-    jobs: list[Job] = Field([], description="Claimed: state starting, the fence in `fence`.")
-    queues: list[QueueAnswer] = []
-    stops: list[StopOrder] = []
-
-
-class Sessions(Model):
-    """Worker sessions that are open."""
-
-    sessions: list[Session]
-
-
-class SubscriptionRef(Model):
-    """One audience's copy of a topic."""
-
-    topic: Slug
-    audience: Slug
-
-
-class Pull(Model):
-    """Takes messages from subscriptions, the earlier ones first; waits for the first to come."""
-
-    subscriptions: Annotated[tuple[SubscriptionRef, ...], Field(min_length=1, max_length=50)]
-    limit: Annotated[int, Field(ge=1, le=1000)] = 1
-    wait_seconds: Annotated[float, Field(ge=0, le=300)] = 0
-
-
-class DeliveryRef(Model):
-    """One delivery of a message; its receipt settles it."""
-
-    subscription: SubscriptionRef
-    audience: Slug | Literal[""] = ""
-    body: Annotated[str, Field(max_length=1000)] = ""
-    receipt: Annotated[str, Field(max_length=1000)]
-
-
-class Pulled(Model):
-    """What was there, or came first."""
-
-    deliveries: list[DeliveryRef]
-
-
-class Settle(Model):
-    """Acknowledges deliveries, or gives them back for a while."""
-
-    deliveries: Annotated[tuple[DeliveryRef, ...], Field(min_length=1, max_length=1000)]
-    delay_seconds: Annotated[float, Field(ge=0, le=600)] | None = Field(
-        None, description="Null acknowledges; a number gives back for so long."
-    )
-
-
 class LogSlice(Model):
     """Part of the log of one attempt."""
 
@@ -385,3 +232,32 @@ class LogSlice(Model):
     offset: int
     data: Base64Bytes
     complete: bool = Field(description="The attempt is over and nothing follows.")
+
+
+class NewBuild(Model):
+    """An image to be made; one of the same spec that is there, or under way, is not made again."""
+
+    spec: BuildSpec
+    by: Title = "unknown"
+
+
+class Builds(Model):
+    """A page of builds, the newest first."""
+
+    builds: list[Build]
+    cursor: str | None = None
+
+
+class TargetStatus(Model):
+    """A platform that takes jobs from the queues."""
+
+    name: Slug
+    limit: int = Field(description="Jobs at a time.")
+    running: int
+    blocks: dict[str, Block] = Field({}, description="What it refuses now, by accelerator.")
+
+
+class Targets(Model):
+    """The platforms of this control plane."""
+
+    targets: list[TargetStatus]

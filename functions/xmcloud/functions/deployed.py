@@ -7,9 +7,9 @@ before any traffic comes, rather than fail each request.
 import sys
 
 from xmcloud.core.errors import XmcloudError
-from xmcloud.functions.entrypoints import api, service, sweep
+from xmcloud.functions.entrypoints import api, build_event, dispatch, platform_event, service, sweep
 
-__all__ = ["api", "sweep"]
+__all__ = ["api", "build_event", "dispatch", "platform_event", "sweep"]
 
 try:
     service()

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from xmcloud.core import queries
+from xmcloud.core.base import sortable
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.documents import EXPERIMENTS, JOBS
 from xmcloud.core.errors import InvalidInput
-from xmcloud.core.models import Job, sortable
+from xmcloud.core.models import Job
 from xmcloud.core.protocol import BATCH_LIMIT, Changes
 from xmcloud.core.signals import woken
 

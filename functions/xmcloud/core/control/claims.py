@@ -4,15 +4,20 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from xmcloud.core import lifecycle, queries
-from xmcloud.core.control.plane import ControlPlane, apply_jobs
+from xmcloud.core.control import gathering
+from xmcloud.core.control.changing import apply_jobs, load_group
+from xmcloud.core.control.free import Free
+from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.queues import paused_queues
 from xmcloud.core.documents import JOBS, Stored
-from xmcloud.core.models import Job, Session
+from xmcloud.core.groups import whole
+from xmcloud.core.models import Job, JobState, Session
 from xmcloud.core.ports import Query
-from xmcloud.core.protocol import Claim, QueueAnswer
+from xmcloud.core.worker_protocol import Claim, QueueAnswer, Reservation
 
 PASSED_OVER = 200
 """Jobs that do not fit which one claim looks past in a queue."""
@@ -24,20 +29,12 @@ Answer = Literal["empty", "more", "unfit", "paused"]
 
 
 @dataclass(slots=True)
-class _Free:
-    """What is left of the worker while a claim is put together."""
+class Claimed:
+    """What a claim brought: jobs to run, slots that are kept, and what is left in the queues."""
 
-    slots: int
-    resources: dict[str, float]
-
-    def fits(self, job: Job) -> bool:
-        wanted = job.spec.resources.items()
-        return all(self.resources.get(name, 0.0) >= amount for name, amount in wanted)
-
-    def take(self, job: Job, sign: int = 1) -> None:
-        self.slots -= sign
-        for name, amount in job.spec.resources.items():
-            self.resources[name] -= sign * amount
+    jobs: list[Job] = field(default_factory=list)
+    reservations: list[Reservation] = field(default_factory=list)
+    queues: list[QueueAnswer] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -48,61 +45,90 @@ class _Choice:
     left: Answer = "empty"
 
 
-async def claim_jobs(
-    plane: ControlPlane, session: Session, claim: Claim
-) -> tuple[list[Job], list[QueueAnswer]]:
+async def claim_jobs(plane: ControlPlane, session: Session, claim: Claim) -> Claimed:
     """Claims up to `claim.slots` jobs; nothing waits in a queue that does not exist.
 
     There is no answer for queues that were not looked at, because the slots were full before.
     """
-    free = _Free(claim.slots, dict(claim.resources))
+    free = Free.of(claim)
     paused = await paused_queues(plane)
-    jobs: list[Job] = []
-    answers: list[QueueAnswer] = []
+    claimed = Claimed()
     for name in dict.fromkeys(claim.queues):
         if name in paused:
-            answers.append(QueueAnswer(name=name, answer="paused"))
+            claimed.queues.append(QueueAnswer(name=name, answer="paused"))
             continue
         if free.slots == 0:
             break
-        taken, left = await _from_queue(plane, session, name, free)
-        jobs.extend(taken)
-        answers.append(QueueAnswer(name=name, answer=left, taken=len(taken)))
-    return jobs, answers
+        before = len(claimed.jobs)
+        left = await _from_queue(plane, session, name, free, claimed)
+        taken = len(claimed.jobs) - before
+        claimed.queues.append(QueueAnswer(name=name, answer=left, taken=taken))
+    return claimed
 
 
 async def _from_queue(
-    plane: ControlPlane, session: Session, queue: str, free: _Free
-) -> tuple[list[Job], Answer]:
-    taken: list[Job] = []
+    plane: ControlPlane, session: Session, queue: str, free: Free, claimed: Claimed
+) -> Answer:
     for _ in range(ROUNDS):
-        choice = await _choose(plane, session.pool, queue, free)
+        choice = await _choose(plane, session, queue, free, claimed)
         now = plane.clock.now()
-        claims = [(s, lifecycle.claimed(s.item, session, now)) for s in choice.chosen]
+        claims = [
+            (s, lifecycle.claimed(s.item, session.worker, session.id, now)) for s in choice.chosen
+        ]
         applied = await apply_jobs(plane, claims) if claims else []
         for stored, done in zip(choice.chosen, applied, strict=True):
             if done is None:
                 free.take(stored.item, -1)
             else:
-                taken.append(done.item)
+                claimed.jobs.append(done.item)
         if None not in applied:
-            return taken, choice.left
-    return taken, "more"
+            return choice.left
+    return "more"
 
 
-async def _choose(plane: ControlPlane, pool: str, queue: str, free: _Free) -> _Choice:
+async def _choose(
+    plane: ControlPlane, session: Session, queue: str, free: Free, claimed: Claimed
+) -> _Choice:
     """The first jobs that fit, taken off `free`, and whether more would be there."""
     choice = _Choice()
-    async for stored in _candidates(plane, pool, queue, free.slots + 1):
-        if not free.fits(stored.item):
+    groups: set[str] = set()
+    async for stored in _candidates(plane, session.pool, queue, free.slots + 1):
+        job = stored.item
+        if job.group:
+            if job.members[0] not in groups:
+                groups.add(job.members[0])
+                left = await _take_group(plane, session, stored, free, claimed)
+                choice.left = left or choice.left
+        elif not free.fits(job):
             choice.left = "unfit"
         elif free.slots == 0:
             choice.left = "more"
             return choice
         else:
-            free.take(stored.item)
+            free.take(job)
             choice.chosen.append(stored)
     return choice
+
+
+async def _take_group(
+    plane: ControlPlane, session: Session, stored: Stored[Job], free: Free, claimed: Claimed
+) -> Answer | None:
+    """Claims a group that fits as a whole, or keeps what is free for a part of it.
+
+    None when nothing of it is left to take.
+    """
+    unit = await load_group(plane, stored)
+    if not whole([member.item for member in unit]):
+        return None
+    left = [member for member in unit if member.item.state is JobState.QUEUED]
+    if free.slots == 0:
+        return "more"
+    taken = await gathering.take(plane, session, left, free)
+    if taken is None:
+        return "unfit"
+    claimed.jobs += taken.jobs
+    claimed.reservations += taken.reservations
+    return None
 
 
 async def _candidates(
@@ -111,12 +137,15 @@ async def _candidates(
     """What waits for this pool or for any, by position; few reads when the head fits."""
     lines = [_Line(plane, queries.claimable(queue, name), first) for name in (pool, "")]
     await asyncio.gather(*(line.fill() for line in lines))
+    now = plane.clock.now()
     for _ in range(PASSED_OVER):
         ahead = [line for line in lines if line.jobs]
         if not ahead:
             return
         line = min(ahead, key=lambda line: (line.jobs[0].item.position, line.jobs[0].item.id))
-        yield line.jobs.popleft()
+        stored = line.jobs.popleft()
+        if _may_start(stored.item, now):
+            yield stored
         await line.fill()
 
 
@@ -137,3 +166,8 @@ class _Line:
         self.jobs.extend(page)
         self._ended = self._cursor is None
         self._size = min(2 * self._size, 50)
+
+
+def _may_start(job: Job, now: datetime) -> bool:
+    later = job.waiting.not_before if job.waiting else None
+    return later is None or later <= now

@@ -1,4 +1,4 @@
-"""Creating experiments and adding, cloning and listing their units."""
+"""Creating experiments, adding units to them, and listing them."""
 
 import asyncio
 import hashlib
@@ -6,30 +6,22 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pydantic import JsonValue
-
 from xmcloud.core import queries
-from xmcloud.core.control.plane import TRIES, ControlPlane, backoff, publish_permits
+from xmcloud.core.base import Model
+from xmcloud.core.control.builds import join_builds, known_images
+from xmcloud.core.control.changing import spread
+from xmcloud.core.control.overflow import at_once
+from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.control.queues import require_queues
+from xmcloud.core.control.targets import check_targets
 from xmcloud.core.documents import EXPERIMENTS, JOBS, Stored
-from xmcloud.core.errors import Contended, InvalidInput, KeyReused
-from xmcloud.core.lifecycle import UNCONFIRMED, position_at
-from xmcloud.core.models import (
-    Argument,
-    Experiment,
-    Job,
-    JobSpec,
-    JobState,
-    Model,
-    Reason,
-    ReasonCode,
-    Waiting,
-)
+from xmcloud.core.errors import Contended, KeyReused
+from xmcloud.core.lifecycle import position_at, waiting_from
+from xmcloud.core.models import Auxiliary, Experiment, Job, JobState, Member, Reason, ReasonCode
 from xmcloud.core.names import derived_id, job_id
 from xmcloud.core.ports import PreconditionFailed
 from xmcloud.core.protocol import (
     BATCH_LIMIT,
-    CloneExperiment,
     EditExperiment,
     Experiments,
     ExperimentStatus,
@@ -37,10 +29,11 @@ from xmcloud.core.protocol import (
     NewExperiment,
     NewUnits,
 )
+from xmcloud.core.specs import JobSpec, pending_build, with_image
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
     """A job to be made."""
 
     name: str
@@ -49,7 +42,15 @@ class _Entry:
     cloned_from: str | None = None
 
 
-def _digest(request: Model) -> str:
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Jobs that start together."""
+
+    entries: Sequence[Entry]
+    auxiliary: Auxiliary | None = None
+
+
+def digest_of(request: Model) -> str:
     return hashlib.sha256(request.model_dump_json().encode()).hexdigest()
 
 
@@ -65,7 +66,7 @@ async def create_experiment(
         notes=request.notes,
         cloned_from=cloned_from,
         created_at=plane.clock.now(),
-        request=_digest(request),
+        request=digest_of(request),
     )
     try:
         await plane.store.commit([EXPERIMENTS.create(experiment)])
@@ -84,17 +85,25 @@ async def add_units(
     await require_queues(
         plane, {job.queue for unit in request.units for job in unit.jobs if job.queue is not None}
     )
-    entries = [_Entry(j.name, j.spec, j.queue) for unit in request.units for j in unit.jobs]
-    return await _add(plane, experiment_id, entries, key, _digest(request))
+    units = [
+        Unit([Entry(j.name, j.spec, j.queue) for j in unit.jobs], unit.auxiliary)
+        for unit in request.units
+    ]
+    return await add(plane, experiment_id, units, key, digest_of(request))
 
 
-async def _add(
-    plane: ControlPlane, experiment_id: str, entries: Sequence[_Entry], key: str, digest: str
+async def add(
+    plane: ControlPlane, experiment_id: str, units: Sequence[Unit], key: str, digest: str
 ) -> list[Job]:
+    """The jobs of those units, in order, made in one commit. Raises `KeyReused`."""
+    images = await known_images(plane, [e.spec for unit in units for e in unit.entries])
     for attempt in range(TRIES):
         experiment = await EXPERIMENTS.get(plane.store, experiment_id)
-        jobs = _new_jobs(experiment.item, entries, key, digest, plane.clock.now())
-        grown = experiment.item.evolve(units=experiment.item.units + len(jobs))
+        made = _new_jobs(experiment.item, units, key, digest, images, plane.clock.now())
+        check_targets(plane, made)
+        early = await at_once(plane, made)
+        jobs = [_overflowed(job) if job.id in early else job for unit in made for job in unit]
+        grown = experiment.item.evolve(units=experiment.item.units + len(units))
         writes = [EXPERIMENTS.replace(experiment, grown), *map(JOBS.create, jobs)]
         try:
             versions = await plane.store.commit(writes)
@@ -106,8 +115,14 @@ async def _add(
             continue
         plane.signals.send(f"experiment/{experiment_id}")
         stored = [JOBS.written(j, v) for j, v in zip(jobs, versions[1:], strict=True)]
-        return [found.item for found in await publish_permits(plane, stored)]
+        return [found.item for found in await join_builds(plane, await spread(plane, stored))]
     raise Contended(f"Experiment {experiment_id}")
+
+
+def _overflowed(job: Job) -> Job:
+    """It waits for its overflow target from the beginning."""
+    waiting = job.waiting.evolve(overflow_at=None) if job.waiting else None
+    return job.evolve(overflowed=True, waiting=waiting)
 
 
 def _same_batch(there: list[Stored[Job]], key: str, digest: str) -> list[Job]:
@@ -117,93 +132,57 @@ def _same_batch(there: list[Stored[Job]], key: str, digest: str) -> list[Job]:
 
 
 def _new_jobs(
-    experiment: Experiment, entries: Sequence[_Entry], key: str, digest: str, now: datetime
-) -> list[Job]:
-    position = position_at(now)
-    return [
-        Job(
-            id=job_id(experiment.id, key, index),
-            experiment_id=experiment.id,
-            unit=experiment.units + index + 1,
-            name=entry.name,
-            spec=entry.spec,
-            state=JobState.DRAFT if entry.queue is None else JobState.QUEUED,
-            reason=_origin(experiment, entry),
-            queue=entry.queue or "default",
-            position=position + index,
-            waiting=None
-            if entry.queue is None
-            else Waiting(permit_due_at=now + UNCONFIRMED, before=JobState.DRAFT),
-            cloned_from=entry.cloned_from,
-            created_at=now,
-            updated_at=now,
-            batch=digest,
+    experiment: Experiment,
+    units: Sequence[Unit],
+    key: str,
+    digest: str,
+    images: Mapping[str, str],
+    now: datetime,
+) -> list[list[Job]]:
+    """The jobs of each unit."""
+    made: list[list[Job]] = []
+    index, position = 0, position_at(now)
+    for number, unit in enumerate(units, experiment.units + 1):
+        places = range(index, index + len(unit.entries))
+        members = tuple(
+            Member(id=job_id(experiment.id, key, place), name=entry.name)
+            for place, entry in zip(places, unit.entries, strict=True)
         )
-        for index, entry in enumerate(entries)
-    ]
+        common = {
+            "experiment_id": experiment.id,
+            "unit": number,
+            "group": members if len(members) > 1 else (),
+            "auxiliary": unit.auxiliary,
+            "created_at": now,
+            "updated_at": now,
+            "batch": digest,
+        }
+        made.append([])
+        for place, member, entry in zip(places, members, unit.entries, strict=True):
+            own = {"id": member.id, "position": position + place, "name": entry.name}
+            state = _state(entry, with_image(entry.spec, images), now)
+            origin = {"reason": _origin(experiment, entry), "cloned_from": entry.cloned_from}
+            made[-1].append(Job.model_validate({**common, **own, **state, **origin}))
+        index = places.stop
+    return made
 
 
-def _origin(experiment: Experiment, entry: _Entry) -> Reason:
+def _state(entry: Entry, spec: JobSpec, now: datetime) -> dict[str, object]:
+    """A draft without a queue, building without its image, queued with both."""
+    if entry.queue is None:
+        return {"spec": spec, "state": JobState.DRAFT, "queue": "default"}
+    queued = {"spec": spec, "queue": entry.queue}
+    if pending_build(spec) is not None:
+        return {**queued, "state": JobState.BUILDING}
+    waiting = waiting_from(spec, JobState.DRAFT, now, overflowed=False)
+    return {**queued, "state": JobState.QUEUED, "waiting": waiting}
+
+
+def _origin(experiment: Experiment, entry: Entry) -> Reason:
     if entry.cloned_from is not None:
         message = f"cloned from job {entry.cloned_from} by {experiment.creator}"
         return Reason(code=ReasonCode.CLONED, message=message)
     return Reason(code=ReasonCode.CREATED, message=f"created by {experiment.creator}")
-
-
-async def clone_experiment(
-    plane: ControlPlane, id: str, request: CloneExperiment, key: str
-) -> Experiment:
-    """A new experiment whose jobs are drafts with the same definitions."""
-    original = (await EXPERIMENTS.get(plane.store, id)).item
-    jobs = [job async for page in job_pages(plane, id) for job in page]
-    return await _clone(plane, original, [stored.item for stored in jobs], request, key)
-
-
-async def clone_job(plane: ControlPlane, id: str, request: CloneExperiment, key: str) -> Experiment:
-    """A new experiment with that one job as a draft."""
-    job = (await JOBS.get(plane.store, id)).item
-    original = (await EXPERIMENTS.get(plane.store, job.experiment_id)).item
-    return await _clone(plane, original, [job], request, key)
-
-
-async def _clone(
-    plane: ControlPlane,
-    original: Experiment,
-    jobs: list[Job],
-    request: CloneExperiment,
-    key: str,
-) -> Experiment:
-    entries = [
-        _Entry(job.name, with_arguments(job.spec, request.arguments), None, job.id) for job in jobs
-    ]
-    new = NewExperiment(
-        title=request.title or original.title,
-        creator=request.creator,
-        tags=original.tags,
-        notes=original.notes,
-    )
-    made = await create_experiment(plane, new, key, cloned_from=original.id)
-    digest = _digest(request)
-    for start in range(0, len(entries), BATCH_LIMIT):
-        part = entries[start : start + BATCH_LIMIT]
-        await _add(plane, made.id, part, f"{key}/{start}", digest)
-    return (await EXPERIMENTS.get(plane.store, made.id)).item
-
-
-def with_arguments(spec: JobSpec, changes: Mapping[str, JsonValue]) -> JobSpec:
-    """The definition with the values of some flags replaced. Raises `InvalidInput`."""
-    known = [argument.name for argument in spec.arguments if argument.name is not None]
-    for name, value in changes.items():
-        if name not in known:
-            flags = ", ".join(known) or "none: its arguments are positional"
-            raise InvalidInput("arguments", {name: value}, f"a flag of the job ({flags})")
-    replaced = tuple(
-        Argument(name=argument.name, value=changes[argument.name])
-        if argument.name is not None and argument.name in changes
-        else argument
-        for argument in spec.arguments
-    )
-    return spec.evolve(arguments=replaced)
 
 
 async def job_pages(plane: ControlPlane, experiment_id: str) -> AsyncIterator[list[Stored[Job]]]:

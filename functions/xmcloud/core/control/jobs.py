@@ -1,25 +1,26 @@
 """What people do to jobs: one at a time, or all of an experiment."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 
 from xmcloud.core import lifecycle, queries
-from xmcloud.core.control.experiments import job_pages
-from xmcloud.core.control.plane import (
-    ControlPlane,
+from xmcloud.core.control.builds import abandon_builds, join_builds
+from xmcloud.core.control.changing import (
+    Decide,
     apply_jobs,
     change_job,
-    publish_permits,
+    change_unit,
+    load_unit,
+    spread,
 )
+from xmcloud.core.control.experiments import job_pages
+from xmcloud.core.control.overflow import at_once
+from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.queues import require_queues
 from xmcloud.core.documents import EXPERIMENTS, Stored
 from xmcloud.core.errors import IllegalTransition, NotFound, XmcloudError
 from xmcloud.core.models import Experiment, Job, StopRequest
 from xmcloud.core.names import ID_LENGTH
-from xmcloud.core.ports import Message
 from xmcloud.core.protocol import Act, Acted, EditJob, Enqueue, Skipped, Stop
-from xmcloud.core.topics import CONTROL_TOPIC, STOP, control_audience
-
-Decide = Callable[[Job], Job]
 
 
 class AmbiguousId(XmcloudError):
@@ -59,7 +60,7 @@ def _dequeue(plane: ControlPlane, request: Act) -> Decide:
     return lambda job: lifecycle.dequeued(job, request.by, plane.clock.now())
 
 
-def _enqueue(plane: ControlPlane, request: Enqueue) -> Decide:
+def _enqueue(plane: ControlPlane, request: Enqueue, overflowed: Collection[str]) -> Decide:
     """In the order in which it is called, also within one instant."""
     last = 0
 
@@ -67,67 +68,80 @@ def _enqueue(plane: ControlPlane, request: Enqueue) -> Decide:
         nonlocal last
         now = plane.clock.now()
         last = max(last + 1, lifecycle.position_at(now))
-        return lifecycle.enqueued(job, request.queue, last, request.by, now)
+        return lifecycle.enqueued(
+            job, request.queue, last, request.by, now, overflowed=job.id in overflowed
+        )
 
     return decide
 
 
 async def stop_job(plane: ControlPlane, id: str, request: Stop) -> Job:
-    stored = await change_job(plane, id, _stop(plane, request))
-    await _tell_workers(plane, [stored])
-    return stored.item
+    """With its whole group."""
+    changed = await change_unit(plane, id, _stop(plane, request))
+    await _follow_up(plane, changed.all)
+    return changed.job.item
 
 
 async def reset_job(plane: ControlPlane, id: str, request: Act) -> Job:
-    stored = await change_job(plane, id, _reset(plane, request))
-    await plane.blobs.delete(f"logs/{id}/")
-    return stored.item
+    """With its whole group."""
+    changed = await change_unit(plane, id, _reset(plane, request))
+    await _forget_logs(plane, changed.all)
+    return changed.job.item
 
 
 async def dequeue_job(plane: ControlPlane, id: str, request: Act) -> Job:
-    return (await change_job(plane, id, _dequeue(plane, request))).item
+    """With its whole group."""
+    changed = await change_unit(plane, id, _dequeue(plane, request))
+    await abandon_builds(plane, changed.all)
+    return changed.job.item
 
 
 async def enqueue_job(plane: ControlPlane, id: str, request: Enqueue) -> Job:
+    """With its whole group."""
     await require_queues(plane, [request.queue])
-    stored = await change_job(plane, id, _enqueue(plane, request))
-    (published,) = await publish_permits(plane, [stored])
-    return published.item
+    unit = [stored.item for stored in await load_unit(plane, id)]
+    decide = _enqueue(plane, request, await at_once(plane, [unit]))
+    changed = await change_unit(plane, id, decide)
+    newest = {s.item.id: s.item for s in await _queued(plane, changed.all)}
+    return newest.get(id, changed.job.item)
 
 
 async def edit_job(plane: ControlPlane, id: str, request: EditJob) -> Job:
     now = plane.clock.now()
-    return (
-        await change_job(
-            plane,
-            id,
-            lambda job: lifecycle.edited(job, now, spec=request.spec, name=request.name),
-        )
-    ).item
+    changed = await change_job(
+        plane, id, lambda job: lifecycle.edited(job, now, spec=request.spec, name=request.name)
+    )
+    return changed.job.item
 
 
 async def stop_all(plane: ControlPlane, experiment: str, request: Stop) -> Acted:
     acted, stored = await _act_on_all(plane, experiment, _stop(plane, request))
-    await _tell_workers(plane, stored)
+    await _follow_up(plane, stored)
     return acted
 
 
 async def reset_all(plane: ControlPlane, experiment: str, request: Act) -> Acted:
     acted, stored = await _act_on_all(plane, experiment, _reset(plane, request))
-    for found in stored:
-        await plane.blobs.delete(f"logs/{found.item.id}/")
+    await _forget_logs(plane, stored)
     return acted
 
 
 async def dequeue_all(plane: ControlPlane, experiment: str, request: Act) -> Acted:
-    return (await _act_on_all(plane, experiment, _dequeue(plane, request)))[0]
+    acted, stored = await _act_on_all(plane, experiment, _dequeue(plane, request))
+    await abandon_builds(plane, stored)
+    return acted
 
 
 async def enqueue_all(plane: ControlPlane, experiment: str, request: Enqueue) -> Acted:
     await require_queues(plane, [request.queue])
-    acted, stored = await _act_on_all(plane, experiment, _enqueue(plane, request))
-    published = await publish_permits(plane, stored)
-    return acted.evolve(jobs=[found.item for found in published])
+    units: dict[int, list[Job]] = {}
+    async for page in job_pages(plane, experiment):
+        for job in (stored.item for stored in page if stored.item.spec.overflow):
+            units.setdefault(job.unit, []).append(job)
+    decide = _enqueue(plane, request, await at_once(plane, list(units.values())))
+    acted, stored = await _act_on_all(plane, experiment, decide)
+    newest = {s.item.id: s.item for s in await _queued(plane, stored)}
+    return acted.evolve(jobs=[newest.get(job.id, job) for job in acted.jobs])
 
 
 async def _act_on_all(
@@ -139,22 +153,38 @@ async def _act_on_all(
     skipped: list[Skipped] = []
     async for page in job_pages(plane, experiment):
         changes: list[tuple[Stored[Job], Job]] = []
+        later: list[str] = []
         for stored in page:
+            if stored.item.group:
+                later += [stored.item.id] if stored.item.members[0] == stored.item.id else []
+                continue
             try:
                 changes.append((stored, decide(stored.item)))
             except IllegalTransition as error:
                 skipped.append(Skipped(job_id=stored.item.id, why=error.detail))
-        applied = await apply_jobs(plane, changes)
-        for (stored, _), result in zip(changes, applied, strict=True):
+        for (stored, _), result in zip(changes, await apply_jobs(plane, changes), strict=True):
+            if result is None:
+                later.append(stored.item.id)
+            else:
+                done.append(result)
+        for id in later:
             try:
-                done.append(result or await change_job(plane, stored.item.id, decide))
+                done += (await change_unit(plane, id, decide)).all
             except IllegalTransition as error:
-                skipped.append(Skipped(job_id=stored.item.id, why=error.detail))
+                skipped.append(Skipped(job_id=id, why=error.detail))
     return Acted(jobs=[stored.item for stored in done], skipped=skipped), done
 
 
-async def _tell_workers(plane: ControlPlane, jobs: Sequence[Stored[Job]]) -> None:
-    """Running jobs are stopped by their workers, which hear of it at once."""
-    sessions = {s.item.attempt.session for s in jobs if s.item.stop and s.item.attempt}
-    messages = [Message(control_audience(session), STOP) for session in sorted(sessions)]
-    await plane.queue.publish(CONTROL_TOPIC, messages)
+async def _follow_up(plane: ControlPlane, jobs: Sequence[Stored[Job]]) -> None:
+    await spread(plane, jobs)
+    await abandon_builds(plane, jobs)
+
+
+async def _queued(plane: ControlPlane, jobs: Sequence[Stored[Job]]) -> list[Stored[Job]]:
+    """What was enqueued, after its permits went out; what waits for a build that ended goes on."""
+    return await join_builds(plane, await spread(plane, jobs))
+
+
+async def _forget_logs(plane: ControlPlane, jobs: Sequence[Stored[Job]]) -> None:
+    for stored in jobs:
+        await plane.blobs.delete(f"logs/{stored.item.id}/")

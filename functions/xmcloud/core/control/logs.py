@@ -5,8 +5,9 @@ from datetime import timedelta
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.documents import JOBS
 from xmcloud.core.models import Job
-from xmcloud.core.protocol import OUTPUT_LIMIT, LogSlice
+from xmcloud.core.protocol import LogSlice
 from xmcloud.core.signals import woken
+from xmcloud.core.worker_protocol import OUTPUT_LIMIT
 
 
 def log_key(job: str, fence: int, offset: int) -> str:

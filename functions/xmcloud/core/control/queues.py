@@ -5,20 +5,18 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from xmcloud.core import queries
-from xmcloud.core.control.plane import (
-    TRIES,
-    ControlPlane,
-    backoff,
-    change_job,
-    publish_permits,
-)
+from xmcloud.core.control.changing import change_unit, load_group, spread
+from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.documents import JOBS, QUEUES, Stored
 from xmcloud.core.errors import AlreadyExists, Contended, InvalidInput, NotFound
 from xmcloud.core.lifecycle import PLACE, moved, position_at
-from xmcloud.core.models import DEFAULT_QUEUES, Job, QueueState
+from xmcloud.core.models import DEFAULT_QUEUES, Job, JobState, QueueState
 from xmcloud.core.ports import Message, PreconditionFailed, Query
 from xmcloud.core.protocol import Jobs, Move, NewQueue, Queues, QueueStatus
 from xmcloud.core.topics import queue_topic
+
+QUEUES_CHANGED = "queues"
+"""The signal that there is another queue."""
 
 WOKEN_BY_RESUME = 100
 """Permits published when a queue is resumed: enough for as many workers to look at once."""
@@ -62,14 +60,20 @@ async def create_queue(plane: ControlPlane, request: NewQueue) -> QueueState:
         await plane.store.commit([QUEUES.create(state)])
     except PreconditionFailed:
         raise AlreadyExists("queue", request.name) from None
+    plane.signals.send(QUEUES_CHANGED)
     return state
+
+
+async def ordered_queues(plane: ControlPlane) -> list[QueueState]:
+    """All queues, the highest priority first."""
+    page, _ = await QUEUES.find(plane.store, queries.queues().page(500, None))
+    states = _BUILT_IN | {stored.item.name: stored.item for stored in page}
+    return sorted(states.values(), key=lambda queue: (-queue.priority, queue.name))
 
 
 async def list_queues(plane: ControlPlane) -> Queues:
     """All queues, the highest priority first."""
-    page, _ = await QUEUES.find(plane.store, queries.queues().page(500, None))
-    states = _BUILT_IN | {stored.item.name: stored.item for stored in page}
-    ordered = sorted(states.values(), key=lambda queue: (-queue.priority, queue.name))
+    ordered = await ordered_queues(plane)
     return Queues(queues=await asyncio.gather(*(_status(plane, queue) for queue in ordered)))
 
 
@@ -102,7 +106,7 @@ async def resume_queue(plane: ControlPlane, name: str) -> QueueState:
     """Workers hear of what waits at once."""
     state = await _set_paused(plane, name, False)
     page, _ = await JOBS.find(plane.store, queries.waiting(name).page(WOKEN_BY_RESUME, None))
-    messages = [Message(stored.item.spec.pool, stored.item.id) for stored in page]
+    messages = [Message(stored.item.pool, stored.item.id) for stored in page]
     await plane.queue.publish(queue_topic(name), messages)
     return state
 
@@ -130,13 +134,19 @@ async def move_job(plane: ControlPlane, id: str, request: Move) -> Job:
     if request.to in ("up", "down"):
         if queue != job.queue:
             raise InvalidInput("to", request.to, "front or back when the job changes its queue")
+        if job.group:
+            raise InvalidInput("to", request.to, "front or back for a job of a group")
         return await _swap(plane, id, request.to == "up")
     position = await _edge(plane, queue, front=request.to == "front")
     now = plane.clock.now()
-    stored = await change_job(plane, id, lambda job: moved(job, queue, position, now))
-    if queue != job.queue:
-        (stored,) = await publish_permits(plane, [stored])
-    return stored.item
+    order = {member: place for place, member in enumerate(job.members)}
+    changed = await change_unit(
+        plane, id, lambda job: moved(job, queue, position + order.get(job.id, 0), now)
+    )
+    if queue == job.queue:
+        return changed.job.item
+    newest = {stored.item.id: stored.item for stored in await spread(plane, changed.all)}
+    return newest[id]
 
 
 async def _edge(plane: ControlPlane, queue: str, *, front: bool) -> int:
@@ -175,4 +185,8 @@ async def _neighbour(plane: ControlPlane, job: Job, up: bool) -> Stored[Job] | N
     ask = queries.waiting_before if up else queries.waiting_after
     query: Query = ask(job.queue, job.position)
     page, _ = await JOBS.find(plane.store, query.page(1, None))
-    return page[0] if page else None
+    if not page:
+        return None
+    # The place of a group is that of its first job; past its far end is past all of it.
+    unit = [s for s in await load_group(plane, page[0]) if s.item.state is JobState.QUEUED]
+    return sorted(unit, key=lambda s: s.item.position)[0 if up else -1]

@@ -4,22 +4,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from xmcloud.core import lifecycle, queries
-from xmcloud.core.control.plane import (
-    TRIES,
-    ControlPlane,
-    apply_jobs,
-    backoff,
-    change_job,
-    publish_permits,
-)
+from xmcloud.core.control.changing import apply_jobs, change_job, spread
+from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.control.queues import load_queues
 from xmcloud.core.documents import JOBS, SESSIONS, Stored
 from xmcloud.core.errors import Contended, LeaseLost
 from xmcloud.core.models import Job, Reason, ReasonCode, Session
 from xmcloud.core.names import random_id
 from xmcloud.core.ports import PreconditionFailed
-from xmcloud.core.protocol import Lease, OpenSession, Sessions
 from xmcloud.core.topics import control_subscription, subscriptions
+from xmcloud.core.worker_protocol import Lease, OpenSession, Sessions
 
 SETTLING = timedelta(minutes=2)
 """Longer than any request runs: a claim that was under way when its session ended is visible."""
@@ -45,6 +39,7 @@ async def open_session(plane: ControlPlane, worker: str, request: OpenSession) -
         resources=request.resources,
         version=request.version,
         host=request.host,
+        address=request.address,
         opened_at=now,
         renewed_at=now,
         expires_at=now + plane.lease,
@@ -120,7 +115,7 @@ async def lose_attempts(plane: ControlPlane, session: Session, why: str) -> int:
         if not page:
             return total
         total += len(page)
-        await publish_permits(plane, await _lose(plane, page, session, reason))
+        await spread(plane, await _lose(plane, page, session, reason))
 
 
 async def _lose(
@@ -132,11 +127,14 @@ async def _lose(
             return job
         return lifecycle.lost(job, attempt.fence, reason, plane.clock.now())
 
-    applied = await apply_jobs(plane, [(stored, decide(stored.item)) for stored in page])
-    return [
-        result or await change_job(plane, stored.item.id, decide)
-        for stored, result in zip(page, applied, strict=True)
-    ]
+    alone = [stored for stored in page if not stored.item.group]
+    applied = await apply_jobs(plane, [(stored, decide(stored.item)) for stored in alone])
+    done = [stored for stored in applied if stored is not None]
+    kept = {stored.item.id for stored in done}
+    for stored in page:
+        if stored.item.id not in kept:
+            done += (await change_job(plane, stored.item.id, decide)).all
+    return done
 
 
 async def regrant_leases(plane: ControlPlane) -> int:

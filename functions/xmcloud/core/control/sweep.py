@@ -1,10 +1,15 @@
-"""What must happen though nobody asks: leases run out, permits get lost."""
+"""What must happen though nobody asks: leases run out, permits and events get lost."""
 
 import asyncio
 from dataclasses import dataclass
 
 from xmcloud.core import queries
-from xmcloud.core.control.plane import ControlPlane, publish_permits
+from xmcloud.core.control.auxiliary import end_auxiliary
+from xmcloud.core.control.builds import look_at_builds
+from xmcloud.core.control.changing import publish_permits
+from xmcloud.core.control.observing import look_at_targets
+from xmcloud.core.control.overflow import overflow_due
+from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.sessions import SETTLING, end_session, lose_attempts
 from xmcloud.core.documents import JOBS, SESSIONS
 from xmcloud.core.ports import Write
@@ -19,15 +24,20 @@ class Swept:
     lost_sessions: int
     settled_sessions: int
     published_permits: int
+    overflowed_jobs: int = 0
 
 
 async def sweep(plane: ControlPlane) -> Swept:
     """Safe to run at any time, by several at once, and to be killed in the middle."""
     lost = await _end_expired(plane)
     settled = await _settle(plane)
+    overflowed = await overflow_due(plane)
     published = await _publish_due(plane)
+    await end_auxiliary(plane)
+    await look_at_builds(plane)
+    await look_at_targets(plane)
     await _set_alarms(plane)
-    return Swept(lost, settled, published)
+    return Swept(lost, settled, published, overflowed)
 
 
 async def _end_expired(plane: ControlPlane) -> int:
@@ -66,10 +76,11 @@ async def _publish_due(plane: ControlPlane) -> int:
 
 async def _set_alarms(plane: ControlPlane) -> None:
     """For each lease that will run out, each session to settle and the first permit due."""
-    opened, unsettled, queued = await asyncio.gather(
+    opened, unsettled, queued, overflowing = await asyncio.gather(
         SESSIONS.find(plane.store, queries.open_sessions().page(PAGE, None)),
         SESSIONS.find(plane.store, queries.unsettled_sessions().page(PAGE, None)),
         JOBS.find(plane.store, queries.next_due_permit().page(1, None)),
+        JOBS.find(plane.store, queries.next_overflow().page(1, None)),
     )
     for session in (stored.item for stored in (*opened[0], *unsettled[0])):
         due = session.expires_at if session.closed_at is None else session.closed_at + SETTLING
@@ -77,3 +88,6 @@ async def _set_alarms(plane: ControlPlane) -> None:
     for job in (stored.item for stored in queued[0]):
         if job.waiting is not None:
             plane.alarm("permits", job.waiting.permit_due_at)
+    for job in (stored.item for stored in overflowing[0]):
+        if job.waiting is not None and job.waiting.overflow_at is not None:
+            plane.alarm("overflow", job.waiting.overflow_at)

@@ -5,22 +5,30 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from xmcloud.core import lifecycle, queries
-from xmcloud.core.control.claims import claim_jobs
+from xmcloud.core import groups, lifecycle, queries
+from xmcloud.core.control.changing import apply_jobs, commit_jobs, load_group, spread
+from xmcloud.core.control.claims import Claimed, claim_jobs
 from xmcloud.core.control.logs import log_key
-from xmcloud.core.control.plane import TRIES, ControlPlane, apply_jobs, backoff, publish_permits
+from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.control.sessions import held_session
 from xmcloud.core.documents import JOBS, Stored
-from xmcloud.core.errors import Contended, NotFound, StaleFence, TooLarge, XmcloudError
-from xmcloud.core.models import Job, Session
-from xmcloud.core.protocol import (
+from xmcloud.core.errors import (
+    Contended,
+    InvalidInput,
+    NotFound,
+    StaleFence,
+    TooLarge,
+    XmcloudError,
+)
+from xmcloud.core.models import Attempt, Job, Session
+from xmcloud.core.protocol import Problem
+from xmcloud.core.worker_protocol import (
     RESULTS_LIMIT,
+    AttemptAnswer,
     AttemptRef,
     Claim,
     Finished,
     Output,
-    Problem,
-    QueueAnswer,
     Report,
     ReportResult,
     Started,
@@ -43,17 +51,17 @@ async def sync(plane: ControlPlane, session_id: str, request: Sync) -> SyncAnswe
     """
     session = await held_session(plane, session_id)
     results, forgotten, claimed, stops = await _all_done(
-        _take(plane, session, request.reports),
+        take_reports(plane, session.id, request.reports),
         _forgotten(plane, session, request.known),
         _claim(plane, session, request.claim),
         _stops(plane, session, request.watch_stops),
     )
-    jobs, answers = claimed
     return SyncAnswer(
         lease_expires_at=session.expires_at,
         results=results,
-        jobs=[*forgotten, *jobs],
-        queues=answers,
+        jobs=[*forgotten, *claimed.jobs],
+        queues=claimed.queues,
+        reservations=claimed.reservations,
         stops=stops,
     )
 
@@ -69,10 +77,8 @@ async def _all_done(
     return cast(tuple[A, B, C, D], tuple(results))
 
 
-async def _claim(
-    plane: ControlPlane, session: Session, claim: Claim | None
-) -> tuple[list[Job], list[QueueAnswer]]:
-    return await claim_jobs(plane, session, claim) if claim else ([], [])
+async def _claim(plane: ControlPlane, session: Session, claim: Claim | None) -> Claimed:
+    return await claim_jobs(plane, session, claim) if claim else Claimed()
 
 
 async def _stops(plane: ControlPlane, session: Session, asked: bool) -> list[StopOrder]:
@@ -104,26 +110,31 @@ class _News:
     reports: list[tuple[int, Report]] = field(default_factory=list)
     problems: dict[int, XmcloudError] = field(default_factory=dict)
 
+    @property
+    def ends(self) -> bool:
+        return any(isinstance(report, Finished) for _, report in self.reports)
 
-async def _take(
-    plane: ControlPlane, session: Session, reports: Sequence[Report]
+
+async def take_reports(
+    plane: ControlPlane, session: str, reports: Sequence[Report]
 ) -> list[ReportResult]:
+    """What became of each report of attempts that the session, or target, holds."""
     if not reports:
         return []
     news: dict[str, _News] = {}
     for index, report in enumerate(reports):
         news.setdefault(report.job_id, _News()).reports.append((index, report))
-    requeued: list[Stored[Job]] = []
+    changed: list[Stored[Job]] = []
     pending = list(news)
     for attempt in range(TRIES):
         pending, applied = await _round(plane, session, news, pending)
-        requeued.extend(applied)
+        changed.extend(applied)
         if not pending:
             break
         await backoff(attempt)
     if pending:
         raise Contended(f"Job {pending[0]}")
-    await publish_permits(plane, requeued)
+    await spread(plane, changed)
     problems = {i: error for found in news.values() for i, error in found.problems.items()}
     return [
         ReportResult(
@@ -136,33 +147,67 @@ async def _take(
 
 
 async def _round(
-    plane: ControlPlane, session: Session, news: dict[str, _News], ids: list[str]
+    plane: ControlPlane, session: str, news: dict[str, _News], ids: list[str]
 ) -> tuple[list[str], list[Stored[Job]]]:
-    """Takes the news of these jobs; who lost a race is to be tried again, what is queued told."""
-    changes: list[tuple[Stored[Job], Job]] = []
+    """Takes the news of these jobs; who lost a race is to be tried again, what changed told."""
     outputs: list[Output] = []
+    units = await _units(plane, news, ids)
+    changes = [_changes(plane, session, unit, news, outputs) for unit in units]
+    await asyncio.gather(
+        *(plane.blobs.put(log_key(o.job_id, o.fence, o.offset), o.data) for o in outputs)
+    )
+    singles = [found[0] for found in changes if len(found) == 1]
+    applied = await apply_jobs(plane, singles) if singles else []
+    done = [stored for stored in applied if stored is not None]
+    lost = [s.item.id for (s, _), new in zip(singles, applied, strict=True) if new is None]
+    for found in (each for each in changes if len(each) > 1):
+        together = await commit_jobs(plane, found)
+        done += together or []
+        if together is None:
+            lost += [stored.item.id for stored, _ in found if stored.item.id in news]
+    for output in outputs:
+        plane.signals.send(f"job/{output.job_id}")
+    return lost, done
+
+
+async def _units(
+    plane: ControlPlane, news: dict[str, _News], ids: list[str]
+) -> list[list[Stored[Job]]]:
+    """The jobs, each with its group if its attempt ends; what is not there gets its problem."""
+    units: dict[str, list[Stored[Job]]] = {}
     for id, stored in zip(ids, await JOBS.get_many(plane.store, ids), strict=True):
         found = news[id]
         found.problems.clear()
         if stored is None:
             found.problems.update({i: NotFound("job", id) for i, _ in found.reports})
-            continue
-        job = _decide(plane, session, stored.item, found, outputs)
-        if job != stored.item:
-            changes.append((stored, job))
-    await asyncio.gather(
-        *(plane.blobs.put(log_key(o.job_id, o.fence, o.offset), o.data) for o in outputs)
-    )
-    applied = await apply_jobs(plane, changes) if changes else []
-    for output in outputs:
-        plane.signals.send(f"job/{output.job_id}")
-    lost = [s.item.id for (s, _), done in zip(changes, applied, strict=True) if done is None]
-    return lost, [done for done in applied if done is not None]
+        elif stored.item.group and found.ends:
+            leader = stored.item.members[0]
+            if leader not in units:
+                units[leader] = await load_group(plane, stored)
+        else:
+            units[f"{id} alone"] = [stored]
+    return list(units.values())
 
 
-def _decide(
-    plane: ControlPlane, session: Session, job: Job, news: _News, outputs: list[Output]
-) -> Job:
+def _changes(
+    plane: ControlPlane,
+    session: str,
+    unit: list[Stored[Job]],
+    news: dict[str, _News],
+    outputs: list[Output],
+) -> list[tuple[Stored[Job], Job]]:
+    """What the news of these jobs, and what that means for the others of the group, changes."""
+    decided = [
+        _decide(plane, session, stored.item, news[stored.item.id], outputs)
+        if stored.item.id in news
+        else stored.item
+        for stored in unit
+    ]
+    after = groups.settled(decided, plane.clock.now())
+    return [(s, job) for s, job in zip(unit, after, strict=True) if job != s.item]
+
+
+def _decide(plane: ControlPlane, session: str, job: Job, news: _News, outputs: list[Output]) -> Job:
     """The job after all its reports that count; those that do not get their problem."""
     for index, report in news.reports:
         try:
@@ -175,9 +220,9 @@ def _decide(
     return job
 
 
-def _after(plane: ControlPlane, session: Session, job: Job, report: Report) -> Job:
+def _after(plane: ControlPlane, session: str, job: Job, report: Report) -> Job:
     attempt = job.attempt
-    if attempt is None or attempt.fence != report.fence or attempt.session != session.id:
+    if attempt is None or attempt.fence != report.fence or attempt.session != session:
         raise StaleFence(job.id, report.fence, f"the job is {job.state} at fence {job.fence}")
     now = plane.clock.now()
     match report:
@@ -192,3 +237,28 @@ def _after(plane: ControlPlane, session: Session, job: Job, report: Report) -> J
             )
         case Output():
             return job
+
+
+async def attempt_reports(
+    plane: ControlPlane, job: str, fence: int, reports: Sequence[Report]
+) -> AttemptAnswer:
+    """What the process of an attempt on a platform tells, and whether it is to stop.
+
+    Raises `InvalidInput` for a report of another attempt, `NotFound`, and `StaleFence` when the
+    attempt is over: then its process ends, and what it would tell does not count.
+    """
+    for report in reports:
+        if (report.job_id, report.fence) != (job, fence):
+            raise InvalidInput("reports", f"{report.job_id}/{report.fence}", f"of {job}/{fence}")
+    attempt = _open_attempt((await JOBS.get(plane.store, job)).item, fence)
+    results = await take_reports(plane, attempt.session, reports)
+    now = (await JOBS.get(plane.store, job)).item
+    stop = now.stop if now.fence == fence else None
+    order = StopOrder(job_id=job, fence=fence, message=stop.message) if stop else None
+    return AttemptAnswer(results=results, stop=order)
+
+
+def _open_attempt(job: Job, fence: int) -> Attempt:
+    if job.attempt is None or job.fence != fence:
+        raise StaleFence(job.id, fence, f"the job is {job.state} at fence {job.fence}")
+    return job.attempt

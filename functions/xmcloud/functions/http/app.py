@@ -9,7 +9,17 @@ from starlette.responses import Response
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.errors import Unauthorized
 from xmcloud.core.protocol import Health
-from xmcloud.functions.http import blobs, experiments, jobs, problems, queues, workers
+from xmcloud.functions.http import (
+    attempts,
+    blobs,
+    builds,
+    experiments,
+    jobs,
+    problems,
+    queues,
+    targets,
+    workers,
+)
 from xmcloud.functions.http.auth import Authenticator
 from xmcloud.functions.http.common import answer
 from xmcloud.functions.http.limits import BodyLimit
@@ -50,7 +60,8 @@ def create_app(plane: ControlPlane, authenticator: Authenticator) -> FastAPI:
         """Says that the API answers, and its version; needs no token."""
         return answer(Health(version=app.version))
 
-    for module in (experiments, jobs, queues, workers, blobs):
+    app.include_router(attempts.router, prefix="/v1", responses=problems.DOCUMENTED)
+    for module in (experiments, jobs, queues, workers, blobs, builds, targets):
         app.include_router(
             module.router,
             prefix="/v1",

@@ -37,6 +37,11 @@ class TokenFile:
         if not self._token:
             raise Unauthorized(f"The token file {path} is empty.", "Remove it and start again.")
 
+    @property
+    def secret(self) -> bytes:
+        """What the tokens of attempts are derived from; a new token outdates them."""
+        return self._token
+
     async def authenticate(self, token: str) -> None:
         if not hmac.compare_digest(token.encode(), self._token):
             raise Unauthorized(

@@ -7,37 +7,35 @@ from fastapi import Body
 from fastapi.params import Body as BodyParameter
 from pydantic import BaseModel
 
-from xmcloud.core.models import (
-    Argument,
-    Command,
-    JobSpec,
-    Limits,
-    Outcome,
-    PythonSource,
-    Reason,
-    ReasonCode,
-)
+from xmcloud.core.blobs import CompleteBlob
+from xmcloud.core.builds import BuildSpec
+from xmcloud.core.models import Outcome, Reason, ReasonCode
 from xmcloud.core.protocol import (
     Act,
-    Claim,
     CloneExperiment,
-    DeliveryRef,
     EditExperiment,
     EditJob,
     Enqueue,
-    Finished,
     Move,
+    NewBuild,
     NewExperiment,
     NewJob,
     NewQueue,
     NewUnit,
     NewUnits,
+    Stop,
+)
+from xmcloud.core.specs import Argument, Command, Image, JobSpec, Limits, PythonSource
+from xmcloud.core.worker_protocol import (
+    AttemptReports,
+    Claim,
+    DeliveryRef,
+    Finished,
     OpenSession,
     Output,
     Pull,
     Settle,
     Started,
-    Stop,
     SubscriptionRef,
     Sync,
 )
@@ -78,11 +76,26 @@ NEW_EXPERIMENT = body(
         title="Learning rates", creator="ada", tags=("digits",), notes="Which rate is best?"
     )
 )
+_TRAINER = JobSpec(executable=Image(kind="image", build=JOB), resources={"t4": 1}, pool="vertex")
+_GROUP = NewUnits(
+    units=(
+        NewUnit(
+            jobs=(
+                NewJob(name="chief", spec=_TRAINER),
+                NewJob(name="worker", spec=_TRAINER.evolve(replicas=2)),
+            )
+        ),
+    )
+)
 NEW_UNITS = body(
+    a_group_in_the_cloud=_GROUP,
     a_command=NewUnits(units=(NewUnit(jobs=(NewJob(name="hello", spec=_COMMAND),)),)),
     a_python_program=NewUnits(
         units=(NewUnit(jobs=(NewJob(name="train", spec=_TRAIN, queue="high"),)),)
     ),
+)
+NEW_BUILD = body(
+    an_image=NewBuild(spec=BuildSpec(archive="0123456789abcdef" * 4, name="digits"), by="ada")
 )
 CLONE = body(with_another_flag=CloneExperiment(creator="ada", arguments={"lr": 0.001}))
 ACT = body(who_asks=Act(by="ada"))
@@ -124,3 +137,10 @@ SETTLE = body(
     acknowledge=Settle(deliveries=(_DELIVERY,)),
     give_back=Settle(deliveries=(_DELIVERY,), delay_seconds=10),
 )
+ATTEMPT_REPORTS = body(
+    a_question=AttemptReports(),
+    output=AttemptReports(
+        reports=(Output(event="output", job_id=JOB, fence=1, offset=0, data=b"bG9zcyAwLjMK"),)
+    ),
+)
+COMPLETE_BLOB = body(two_parts=CompleteBlob(parts=("0123456789abcdef" * 4, "89abcdef01234567" * 4)))

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from xmcloud.core.control import changes, experiments, jobs
+from xmcloud.core.control import changes, cloning, experiments, jobs
 from xmcloud.core.models import Experiment
 from xmcloud.core.protocol import (
     Act,
@@ -105,7 +105,7 @@ async def clone_experiment(
     key: IdempotencyKey,
 ) -> Response:
     """A new experiment with the same definitions, as drafts."""
-    return answer(await experiments.clone_experiment(plane, id, body, key), 201)
+    return answer(await cloning.clone_experiment(plane, id, body, key), 201)
 
 
 @router.post("/{id}/stop", response_model=Acted)

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from xmcloud.core.control import experiments, jobs, logs, queues
+from xmcloud.core.control import cloning, jobs, logs, queues
 from xmcloud.core.documents import JOBS
 from xmcloud.core.models import Experiment, Job
 from xmcloud.core.protocol import (
@@ -74,7 +74,7 @@ async def clone_job(
     plane: Plane, id: JobId, body: Annotated[CloneExperiment, examples.CLONE], key: IdempotencyKey
 ) -> Response:
     """A new experiment with this one job, as a draft."""
-    return answer(await experiments.clone_job(plane, id, body, key), 201)
+    return answer(await cloning.clone_job(plane, id, body, key), 201)
 
 
 @router.get("/{id}/log", response_model=LogSlice)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from xmcloud.core.control import sessions, sync
 from xmcloud.core.models import Session
 from xmcloud.core.ports import Delivery, Message, Subscription
-from xmcloud.core.protocol import (
+from xmcloud.core.worker_protocol import (
     DeliveryRef,
     Lease,
     OpenSession,

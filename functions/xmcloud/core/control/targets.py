@@ -1,0 +1,32 @@
+"""The targets of a control plane, and whether they could run what is added."""
+
+from collections.abc import Sequence
+
+from xmcloud.core.control.plane import ControlPlane, Target
+from xmcloud.core.errors import NotFound
+from xmcloud.core.models import Job
+
+
+def require_target(plane: ControlPlane, name: str) -> Target:
+    """Raises `NotFound`."""
+    target = plane.targets.get(name)
+    if target is None:
+        known = ", ".join(sorted(plane.targets)) or "none"
+        raise NotFound(
+            "target",
+            name,
+            f"This control plane has: {known}. To rehearse it on this machine: "
+            "xmcloud down, then xmcloud up --stand-ins.",
+        )
+    return target
+
+
+def check_targets(plane: ControlPlane, units: Sequence[Sequence[Job]]) -> None:
+    """Raises `NotFound` for a target that is not there, `InvalidInput` for jobs it cannot run."""
+    for unit in units:
+        first = unit[0].spec
+        names = {first.overflow.target} if first.overflow else set[str]()
+        if first.pool in plane.targets or any(job.spec.platform for job in unit):
+            names |= {first.pool} if not first.overflow else set()
+        for name in sorted(names):
+            require_target(plane, name).platform.check(unit)
