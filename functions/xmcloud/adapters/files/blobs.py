@@ -4,10 +4,12 @@ import asyncio
 import errno
 import os
 import re
+import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from xmcloud.core.errors import InvalidInput, NotFound, StorageFull, Unavailable
 
@@ -15,6 +17,8 @@ _PART = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+\Z")
 _PREFIX_END = re.compile(r"[A-Za-z0-9._-]*\Z")
 _TEMPORARY = "~new"
 """The folder of blobs that are being written; no key can name it."""
+
+_PIECE_BYTES = 1024 * 1024
 
 
 @contextmanager
@@ -62,9 +66,9 @@ def _make_folder(folder: Path) -> None:
         _sync_folder(folder.parent)
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
     with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(data)
+        fill(file)
         file.flush()
         os.fsync(file.fileno())
 
@@ -83,12 +87,12 @@ def _move(new: Path, path: Path) -> None:
         _sync_folder(path.parent)
 
 
-def _put(root: Path, key: str, data: bytes) -> None:
+def _put(root: Path, key: str, fill: Callable[[BinaryIO], object]) -> None:
     path = _path(root, key)
     new = root / _TEMPORARY / uuid.uuid4().hex
     with _explained(root):
         try:
-            _write(new, data)
+            _write(new, fill)
             _move(new, path)
         except (NotADirectoryError, FileExistsError, IsADirectoryError) as error:
             raise InvalidInput(
@@ -98,14 +102,31 @@ def _put(root: Path, key: str, data: bytes) -> None:
             new.unlink(missing_ok=True)
 
 
-def _get(root: Path, key: str, start: int, end: int | None) -> bytes:
+@contextmanager
+def _reading(root: Path, key: str) -> Iterator[BinaryIO]:
     path = _path(root, key)
-    try:
-        with _explained(root), path.open("rb") as file:
-            file.seek(start)
-            return file.read() if end is None else file.read(max(0, end - start))
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise NotFound("blob", key) from error
+    with _explained(root):
+        try:
+            file = path.open("rb")
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise NotFound("blob", key) from error
+        with file:
+            yield file
+
+
+def _get(root: Path, key: str, start: int, end: int | None) -> bytes:
+    with _reading(root, key) as file:
+        file.seek(start)
+        return file.read() if end is None else file.read(max(0, end - start))
+
+
+def _compose(root: Path, key: str, parts: Sequence[str]) -> None:
+    def fill(file: BinaryIO) -> None:
+        for part in parts:
+            with _reading(root, part) as source:
+                shutil.copyfileobj(source, file, _PIECE_BYTES)
+
+    _put(root, key, fill)
 
 
 def _list(root: Path, prefix: str) -> list[tuple[str, int]]:
@@ -147,10 +168,14 @@ class FileBlobs:
 
     async def put(self, key: str, data: bytes) -> None:
         """Raises `InvalidInput` for a key that is no path, or that other keys take for a folder."""
-        await asyncio.to_thread(_put, self._root, key, data)
+        await asyncio.to_thread(_put, self._root, key, lambda file: file.write(data))
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         return await asyncio.to_thread(_get, self._root, key, start, end)
+
+    async def compose(self, key: str, parts: Sequence[str]) -> None:
+        """Raises `InvalidInput` as `put` does."""
+        await asyncio.to_thread(_compose, self._root, key, parts)
 
     async def list(self, prefix: str) -> list[tuple[str, int]]:
         return await asyncio.to_thread(_list, self._root, prefix)

@@ -4,9 +4,11 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any
 
 from google.api_core import exceptions
@@ -19,7 +21,11 @@ from xmcloud.core.errors import InvalidInput, NotFound
 _PART = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+\Z")
 _PREFIX_END = re.compile(r"[A-Za-z0-9._-]*\Z")
 _DELETES_AT_ONCE = 8
+_COMPOSED_AT_ONCE = 32
+"""Cloud Storage's limit."""
+
 _Sizes = list[tuple[str, int]]
+_Keys = list[str]
 
 
 class GcsBlobs:
@@ -44,6 +50,16 @@ class GcsBlobs:
         """Raises `InvalidInput`, `NotFound`, `Unavailable`."""
         _check_key(key)
         return await asyncio.to_thread(self._get, key, start, end)
+
+    async def compose(self, key: str, parts: Sequence[str]) -> None:
+        """Raises `InvalidInput`, `NotFound`, `Unavailable`.
+
+        What is composed of more than 32 parts is first composed to fewer, larger ones; if the
+        process is killed, these stay under the prefix that the first part has.
+        """
+        for each in (key, *parts):
+            _check_key(each)
+        await asyncio.to_thread(self._compose, key, list(parts))
 
     async def list(self, prefix: str) -> list[tuple[str, int]]:
         """Raises `InvalidInput`, `Unavailable`, and `NotFound` if the bucket is missing."""
@@ -83,6 +99,33 @@ class GcsBlobs:
                 return b""
             return data
 
+    def _compose(self, key: str, parts: _Keys) -> None:
+        there = {name for name, _ in self._list(os.path.commonprefix(parts))}  # noqa: RUF071
+        for part in parts:
+            if part not in there:  # the emulator would answer as if it were broken
+                raise NotFound("blob", part)
+        temporary = f"{parts[0]}~{uuid.uuid4().hex}"
+        names = (f"{temporary}-{number}" for number in count())
+        made: _Keys = []
+        try:
+            while len(parts) > _COMPOSED_AT_ONCE:
+                groups = _groups(parts)
+                parts = [next(names) for _ in groups]
+                for name, group in zip(parts, groups, strict=True):
+                    made.append(name)
+                    self._compose_some(name, group)
+            self._compose_some(key, parts)
+        finally:
+            for name in made:
+                self._delete_one(name)
+
+    def _compose_some(self, key: str, parts: _Keys) -> None:
+        bucket = self._bucket()
+        composed = bucket.blob(key)
+        composed.content_type = "application/octet-stream"
+        with self._failures("blob", " or ".join(parts)):
+            composed.compose([bucket.blob(part) for part in parts], **self._options)
+
     def _list(self, prefix: str) -> _Sizes:
         with self._failures("bucket", self._bucket_name):
             blobs = self._bucket().list_blobs(
@@ -117,6 +160,11 @@ class GcsBlobs:
                 yield
         except exceptions.NotFound as error:
             raise NotFound(kind, id) from error
+
+
+def _groups(parts: _Keys) -> list[_Keys]:
+    starts = range(0, len(parts), _COMPOSED_AT_ONCE)
+    return [parts[start : start + _COMPOSED_AT_ONCE] for start in starts]
 
 
 def _check_key(key: str) -> None:
