@@ -15,6 +15,7 @@ from xmcloud.core.errors import XmcloudError
 from xmcloud.local.emulators import EmulatorAddresses, find_installation, start_emulators
 from xmcloud.local.home import Control, Home
 from xmcloud.local.processes import (
+    LOOPBACK,
     PortTaken,
     Processes,
     ProcessRecord,
@@ -25,6 +26,7 @@ from xmcloud.local.processes import (
     lives,
     wait_until_ready,
 )
+from xmcloud.local.rehearsal import REHEARSAL, STAND_INS, start_rehearsal
 from xmcloud.xm_cloud.client import Client
 from xmcloud.xm_cloud.places import address
 from xmcloud.xm_cloud.places import home as home_of
@@ -62,6 +64,8 @@ class Wanted:
     port: int | None = None
     slots: int | None = None
     emulators: bool = False
+    stand_ins: bool = False
+    registry: str = ""
 
 
 def ensure_up(say: Say, environ: Mapping[str, str] = os.environ) -> None:
@@ -119,7 +123,7 @@ class LocalPlane:
             with self._slow("Waiting for the worker to give its jobs back"):
                 _drain(worker)
             stopped.append(WORKER)
-        for names in ([WORKER], [CONTROL_PLANE], EMULATORS):
+        for names in ([WORKER], [CONTROL_PLANE], REHEARSAL, EMULATORS):
             stopped += [record.name for record in self.processes.stop(_GRACE_SECONDS, names)]
         self.home.withdraw()
         return list(dict.fromkeys(stopped))
@@ -134,6 +138,8 @@ class LocalPlane:
             self._stop()
             running, control = {}, None
         variables = self._variables(self._emulators(running, started) if emulated else None)
+        rehearsed = wanted.stand_ins or not running.keys().isdisjoint(REHEARSAL)
+        variables |= self._rehearsal(wanted, running, variables, started) if rehearsed else {}
         if control is None:
             before = self.home.control()
             control = self._start_control_plane(wanted.port, variables, started)
@@ -165,6 +171,24 @@ class LocalPlane:
         _make_bucket(addresses)
         return addresses
 
+    def _rehearsal(
+        self,
+        wanted: Wanted,
+        running: Mapping[str, ProcessRecord],
+        variables: Mapping[str, str],
+        started: list[str],
+    ) -> dict[str, str]:
+        if STAND_INS in running and (known := self.home.rehearsal()) is not None:
+            return known
+        self.processes.stop(_GRACE_SECONDS, REHEARSAL)
+        started += REHEARSAL
+        with self._slow("Starting the stand-ins for Vertex AI and Cloud Build"):
+            found = start_rehearsal(
+                self.processes, self.home.path, variables, wanted.registry, self._say
+            )
+        self.home.keep_rehearsal(found)
+        return found
+
     def _variables(self, emulators: EmulatorAddresses | None) -> dict[str, str]:
         # Empty counts as not set: these processes belong together, whatever the caller uses.
         own = {"XMCLOUD_HOME": str(self.home.path), "XMCLOUD_URL": "", "XMCLOUD_TOKEN": ""}
@@ -178,6 +202,7 @@ class LocalPlane:
     ) -> Control:
         self.processes.stop(_GRACE_SECONDS, [CONTROL_PLANE])
         port = self._port(wanted_port)
+        variables = {**variables, "XMCLOUD_PUBLIC_URL": f"http://{LOOPBACK}:{port}"}
         started.append(CONTROL_PLANE)
         with self._slow("Starting the control plane"):
             record = self.processes.start(
@@ -231,6 +256,8 @@ class LocalPlane:
 def _refuse_otherwise(control: Control, wanted: Wanted) -> None:
     if wanted.emulators and control.profile != "emulators":
         raise RunsOtherwise("without emulators", "--emulators")
+    if wanted.stand_ins and not control.rehearsed:
+        raise RunsOtherwise("without stand-ins", "--stand-ins")
     if wanted.port not in (None, control.port):
         raise RunsOtherwise(f"on port {control.port}", "--port")
 

@@ -11,12 +11,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from xmcloud.core.errors import Unauthorized, XmcloudError
 from xmcloud.local.emulators import EmulatorAddresses
 
 Profile = Literal["embedded", "emulators"]
+
+_VARIABLES = TypeAdapter(dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class Control:
 
     url: str
     profile: Profile
+    rehearsed: bool = False
 
     @property
     def port(self) -> int:
@@ -77,7 +80,7 @@ class Home:
         """None when nothing listens; a file that cannot be understood counts as none."""
         try:
             found = json.loads((self.path / "control.json").read_bytes())
-            control = Control(found["url"], found["profile"])
+            control = Control(found["url"], found["profile"], found.get("rehearsed") is True)
             return control if control.port else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -110,6 +113,16 @@ class Home:
 
     def keep_emulators(self, addresses: EmulatorAddresses) -> None:
         self._write("emulators.json", addresses.model_dump_json())
+
+    def rehearsal(self) -> dict[str, str] | None:
+        """What the control plane has to know of the stand-ins that were started the last time."""
+        try:
+            return _VARIABLES.validate_json((self.path / "stand-ins.json").read_bytes())
+        except (FileNotFoundError, ValidationError):
+            return None
+
+    def keep_rehearsal(self, variables: dict[str, str]) -> None:
+        self._write("stand-ins.json", json.dumps(variables))
 
     @contextmanager
     def locked(self, waiting: AbstractContextManager[None]) -> Iterator[None]:

@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 
 from xmcloud.core.errors import XmcloudError
 from xmcloud.functions import entrypoints
+from xmcloud.functions.dispatcher import run_dispatcher
 from xmcloud.functions.sweeper import run_sweeper
 from xmcloud.local.home import Control, Home, Profile
 from xmcloud.local.processes import LOOPBACK, PortTaken
@@ -57,13 +58,16 @@ async def serve(home: Home, port: int) -> None:
     )
     emulated = os.environ.get("XMCLOUD_PROFILE") == "gcp"
     profile: Profile = "emulators" if emulated else "embedded"
-    server = _Server(config, home, Control(f"http://{LOOPBACK}:{port}", profile))
+    rehearsed = bool(os.environ.get("XMCLOUD_VERTEX_ENDPOINT"))
+    server = _Server(config, home, Control(f"http://{LOOPBACK}:{port}", profile, rehearsed))
     async with asyncio.TaskGroup() as tasks:
         granted = asyncio.Event()
         sweeper = tasks.create_task(run_sweeper(service.plane, service.alarms, granted))
+        dispatcher = tasks.create_task(run_dispatcher(service.plane))
         await granted.wait()
         await server.serve([listener])
         sweeper.cancel()
+        dispatcher.cancel()
 
 
 def _application() -> Starlette:

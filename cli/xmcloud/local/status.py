@@ -7,8 +7,8 @@ from typing import Literal
 
 import psutil
 
+from xmcloud.core.base import Model, Time
 from xmcloud.core.errors import XmcloudError
-from xmcloud.core.models import Model, Time
 from xmcloud.core.protocol import QueueStatus
 from xmcloud.local.control import CONTROL_PLANE, WORKER, LocalPlane
 from xmcloud.local.processes import ProcessRecord, alive, members
