@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.engine import DockerEngine, missing_for_engine, running_engine
 from xmcloud.local.emulators import (
     EmulatorAddresses,
     Installation,
@@ -67,6 +68,18 @@ def emulators(
     finally:
         processes.stop(grace_seconds=10)
     assert [process for record in records for process in members(record)] == []
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[DockerEngine]:
+    """A Docker engine of its own; skips where one cannot be, unless services are required."""
+    if missing := missing_for_engine():
+        how = f"a Docker engine: {'; '.join(missing)}"
+        if os.environ.get("XMCLOUD_REQUIRE_SERVICES") == "1":
+            pytest.fail(how, pytrace=False)
+        pytest.skip(how)
+    with running_engine() as engine:
+        yield engine
 
 
 @pytest.fixture
