@@ -38,7 +38,7 @@ lint: $(STAMP) ## check style, types and the direction of imports
 
 lock: $(STAMP) ## lock the dependencies again; UPGRADE=--upgrade takes newer versions
 	$(COMPILE) $(UPGRADE) --all-extras --group dev --output-file requirements/dev.lock
-	$(COMPILE) --extra gcp --constraint requirements/dev.lock --output-file functions/requirements.txt
+	$(COMPILE) --extra gcp --extra kubernetes --constraint requirements/dev.lock --output-file functions/requirements.txt
 
 bench: $(STAMP) ## measure the control plane on this machine
 	$(BIN)/python -m benchmarks
