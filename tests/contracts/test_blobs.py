@@ -58,6 +58,39 @@ async def test_what_is_not_there_is_not_found(blobs: Blobs, key: str) -> None:
         await blobs.get(key)
 
 
+@pytest.mark.parametrize("count", [1, 2, 32, 33, 70, 1100])
+async def test_a_blob_is_composed_of_others_in_their_order(blobs: Blobs, count: int) -> None:
+    pieces = [b"one-", b"", b"two-", b"three."]
+    for number, piece in enumerate(pieces):
+        await blobs.put(f"parts/x/{number}", piece)
+    await blobs.put("whole", b"the old one, which is longer" * 1000)
+    await blobs.compose("whole", [f"parts/x/{n % 4}" for n in range(count)])
+    assert await blobs.get("whole") == b"".join(pieces[n % 4] for n in range(count))
+    assert await blobs.get("whole", 2, 6) == b"".join(pieces[n % 4] for n in range(count))[2:6]
+    kept = [(f"parts/x/{number}", len(piece)) for number, piece in enumerate(pieces)]
+    assert await blobs.list("parts") == kept
+    await blobs.delete("parts")
+    assert [key for key, _ in await blobs.list("")] == ["whole"]
+
+
+@pytest.mark.parametrize("missing", [0, 1, 40])
+async def test_a_blob_is_not_composed_of_what_is_missing(blobs: Blobs, missing: int) -> None:
+    await blobs.put("part", b"x")
+    await blobs.put("whole", b"old")
+    parts = ["part"] * 41
+    parts[missing] = "nothing"
+    with pytest.raises(NotFound):
+        await blobs.compose("whole", parts)
+    assert await blobs.get("whole") == b"old"
+    assert [key for key, _ in await blobs.list("")] == ["part", "whole"]
+
+
+async def test_a_blob_may_be_composed_of_itself(blobs: Blobs) -> None:
+    await blobs.put("a", b"1")
+    await blobs.compose("a", ["a", "a"])
+    assert await blobs.get("a") == b"11"
+
+
 async def test_list_matches_the_beginning_of_keys_in_order(blobs: Blobs) -> None:
     keys = ["a-b/x", "a.txt", "a/b", "a/b.c", "a/b/c", "ab", "b/a"]
     stored = [key for key in keys if key != "a/b"]
@@ -109,6 +142,10 @@ async def test_a_key_that_is_no_path_of_names_is_refused(blobs: Blobs, key: str)
         await blobs.put(key, b"")
     with pytest.raises(InvalidInput):
         await blobs.get(key)
+    await blobs.put("part", b"")
+    for composed, part in ((key, "part"), ("whole", key)):
+        with pytest.raises(InvalidInput):
+            await blobs.compose(composed, [part])
 
 
 @pytest.mark.parametrize("prefix", ["/", "../", "../a", "a/../", "a//", "~", "a\n"])

@@ -68,3 +68,14 @@ async def test_a_full_disk_leaves_the_old_blob(small_disk: Path) -> None:
         await blobs.put("a", b"x" * 1024 * 1024)
     assert await blobs.get("a") == b"old"
     await blobs.put("a", b"x" * 200_000)
+
+
+async def test_a_disk_that_fills_while_composing_leaves_the_old_blob(small_disk: Path) -> None:
+    blobs = FileBlobs(small_disk)
+    await blobs.put("part", b"x" * 100_000)
+    await blobs.put("whole", b"old")
+    with pytest.raises(StorageFull, match=str(small_disk)):
+        await blobs.compose("whole", ["part"] * 6)
+    assert await blobs.get("whole") == b"old"
+    await blobs.compose("whole", ["part"] * 2)
+    assert await blobs.list("") == [("part", 100_000), ("whole", 200_000)]
