@@ -17,8 +17,9 @@ from tests.functions.api import TOKEN
 from tests.functions.worker_rig import LONG, Rig, eventually, opened_rig
 from tests.support.wire import TransportWire
 from xmcloud.core.errors import NotFound
-from xmcloud.core.models import Binary, Job, JobState, Outcome, PythonSource, ReasonCode
+from xmcloud.core.models import Job, JobState, Outcome, ReasonCode
 from xmcloud.core.ports import Subscription
+from xmcloud.core.specs import Binary, PythonSource
 from xmcloud.worker.client import ApiClient, Refused
 from xmcloud.worker.main import Replaced
 from xmcloud.worker.remote_queue import RemoteQueue
@@ -140,6 +141,28 @@ async def test_source_and_binaries_run(rig: Rig) -> None:
     assert b"['train.py', '--lr=0.1'] " in await rig.log(first)
     assert b"environments" in await rig.log(first)
     assert await rig.log(second) == b"a b\n"
+
+
+async def test_a_packed_program_runs_among_its_files_and_a_shell_reads_its_arguments(
+    rig: Rig,
+) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in (("bin/tool", b'#!/bin/sh\ncat data; echo "$@"\n'), ("data", b"in\n")):
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(content), 0o755
+            archive.addfile(info, io.BytesIO(content))
+    binary = Binary(file=await rig.blob(packed.getvalue()), name="bin/tool", archive=True)
+    plain = await rig.api.job(executable=binary, arguments=[{"value": "$WORD"}])
+    arguments = [{"value": "$WORD", "shell": True}, {"value": "a  b"}]
+    read = await rig.api.job(
+        executable=binary, arguments=arguments, environment={"WORD": "two words"}
+    )
+    async with rig.worker():
+        await rig.over(plain)
+        await rig.over(read)
+    assert await rig.log(plain) == b"in\n$WORD\n"
+    assert await rig.log(read) == b"in\ntwo words a  b\n"
 
 
 async def test_a_setup_that_fails_shows_its_step_and_its_output(rig: Rig) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
 from xmcloud.core.clock import SystemClock
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.errors import StorageFull
-from xmcloud.core.models import Command, Job, JobState
+from xmcloud.core.models import Job, JobState
 from xmcloud.core.protocol import LogSlice
+from xmcloud.core.specs import Command
 from xmcloud.worker.client import ApiClient
+from xmcloud.worker.containers import Containers
 from xmcloud.worker.family import set_subreaper
 from xmcloud.worker.main import Worker
 from xmcloud.worker.settings import WorkerSettings
@@ -49,6 +51,8 @@ class Network(httpx.AsyncBaseTransport):
         self.down = False
         self.refused_with = 0
         self.garble = 0
+        self.places = 0
+        """Answers that kept a slot for a job of a group."""
         self.lose_answer_to: Callable[[bytes], bool] = lambda body: False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -61,6 +65,7 @@ class Network(httpx.AsyncBaseTransport):
             return httpx.Response(200, text="<html>Please sign in</html>", request=request)
         self.requests[request.url.path.rsplit("/", 1)[-1]] += 1
         response = await self._inner.handle_async_request(request)
+        self.places += b'"reservations":[{' in await response.aread()
         if self.lose_answer_to(request.content if request.method == "POST" else b""):
             self.lose_answer_to = lambda body: False
             raise httpx.ReadError("the connection broke", request=request)
@@ -95,19 +100,23 @@ class Rig:
                 "home": self.folder / "home",
                 "cache": self.folder / "cache",
                 "disk_floor_bytes": 0,
+                "address": "127.0.0.1",
                 **settings,
             }
         )
         known.folder.mkdir(parents=True, exist_ok=True)
-        async with ApiClient(TransportWire(self.network, TOKEN), "http://api") as client:
-            task = asyncio.create_task(Worker(known, client).run())
-            try:
-                yield task
-            finally:
-                if not task.done():
-                    os.kill(os.getpid(), signal.SIGTERM)
-                    async with asyncio.timeout(LONG):
-                        await task
+        wire = TransportWire(self.network, TOKEN)
+        containers = Containers(known.container_host, known.container_network, known.gcs_root)
+        with closing(containers):
+            async with ApiClient(wire, "http://api") as client:
+                task = asyncio.create_task(Worker(known, client, containers).run())
+                try:
+                    yield task
+                finally:
+                    if not task.done():
+                        os.kill(os.getpid(), signal.SIGTERM)
+                        async with asyncio.timeout(LONG):
+                            await task
 
     async def launch(self, *argv: str, **spec: Any) -> Job:
         return await self.api.job(executable=command(*argv), **spec)

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from xmcloud.worker.identity import mark
 from xmcloud.worker.leftovers import NameTaken, only_one, remove_leftovers
-from xmcloud.worker.preparation import mark
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from xmcloud.core.models import Outcome, ReasonCode
-from xmcloud.core.protocol import OUTPUT_LIMIT, Finished, Output, Problem, Report, Started
+from xmcloud.core.protocol import Problem
+from xmcloud.core.worker_protocol import OUTPUT_LIMIT, Finished, Output, Report, Started
 from xmcloud.worker.news import CHUNK_BYTES, News
 from xmcloud.worker.reasons import ending
 

@@ -7,10 +7,10 @@ from typing import Literal
 
 import pytest
 
-from tests.support.builders import starting
+from tests.support.builders import JOB_ID, starting
 from tests.support.clock import START
 from xmcloud.core.ports import Delivery, Message, Subscription
-from xmcloud.core.protocol import QueueAnswer, SyncAnswer
+from xmcloud.core.worker_protocol import QueueAnswer, Reservation, SyncAnswer
 from xmcloud.worker.disk import Disk
 from xmcloud.worker.permits import Permits
 from xmcloud.worker.slots import Slots
@@ -58,21 +58,26 @@ class Plane:
         self.asked.put_nowait(set(queues))
         return await self.answers.get()
 
-    def answer(self, jobs: int = 0, **queues: Answer) -> None:
+    def answer(self, jobs: int = 0, places: int = 0, **queues: Answer) -> None:
         found = [QueueAnswer(name=name, answer=answer) for name, answer in queues.items()]
         self.answers.put_nowait(
-            SyncAnswer(lease_expires_at=START, jobs=[starting()] * jobs, queues=found)
+            SyncAnswer(
+                lease_expires_at=START,
+                jobs=[starting()] * jobs,
+                reservations=[Reservation(job_id=JOB_ID, seconds=20)] * places,
+                queues=found,
+            )
         )
 
 
 class Rig:
     def __init__(self, folder: Path) -> None:
-        self.broker, self.plane = Broker(), Plane()
+        self.broker, self.plane, self.slots = Broker(), Plane(), Slots(2, {})
         queues = ("high", "default", "low")
         self.permits = Permits(
             self.broker,
             self.plane,
-            Slots(2, {}),
+            self.slots,
             queues,
             "pool",
             Disk([folder], 0),
@@ -142,3 +147,15 @@ async def test_what_cannot_start_goes_back_for_longer_each_time(
             rig.plane.answer(default=answer)
             delays.append((await rig.broker.settled.get())[1])
         assert delays == [10, 20, 40, 80, 160, 320, 600, 600]
+
+
+async def test_a_permit_of_a_group_that_gathers_is_not_used_up(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.waiting()
+        rig.broker.there.put_nowait([permit("default")])
+        await rig.plane.asked.get()
+        rig.slots.take(("j" * 16, 0), {})
+        rig.plane.answer(default="empty", places=1)
+        assert await rig.broker.settled.get() == ([permit("default")], 10)
+        rig.slots.give_back(("j" * 16, 0))
+        assert await rig.plane.asked.get() == {"default"}

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import io
+import json
 import os
 import tarfile
 from collections.abc import AsyncIterator, Sequence
@@ -12,25 +13,21 @@ from typing import Any
 
 import pytest
 
-from xmcloud.core.models import (
-    Attempt,
-    Command,
-    Job,
-    JobSpec,
-    JobState,
-    PythonSource,
-    Reason,
-    ReasonCode,
-)
+from xmcloud.core.models import Attempt, Job, JobState, Peer, Reason, ReasonCode
+from xmcloud.core.specs import Binary, Command, JobSpec, PythonSource
 from xmcloud.worker.cache import BlobCache
 from xmcloud.worker.client import ApiClient
+from xmcloud.worker.containers import Containers
 from xmcloud.worker.disk import Disk, DiskFull, noticing_full_disk
 from xmcloud.worker.environments import Environments
-from xmcloud.worker.preparation import Preparation, SetupFailed, base_environment
+from xmcloud.worker.identity import with_peers
+from xmcloud.worker.preparation import Plan, Preparation, base_environment
+from xmcloud.worker.setup import SetupFailed
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 DIGEST = "0" * 64
+PEERS = {"train": Peer(host="10.0.0.1", port=5001), "eval": Peer(host="10.0.0.2", port=5002)}
 BASE = {"PATH": "/bin", "PYTHONPATH": "/else", "HOME": "/home"}
 
 
@@ -54,6 +51,12 @@ def job(executable: Any, **spec: Any) -> Job:
     )
 
 
+async def planned(preparation: Preparation, job: Job, folder: Path) -> Plan:
+    plan = await preparation.plan(job, folder, no_step)
+    assert isinstance(plan, Plan)
+    return plan
+
+
 async def no_step(name: str, argv: Sequence[str]) -> None:
     process = await asyncio.create_subprocess_exec(*argv)
     assert await process.wait() == 0
@@ -71,7 +74,7 @@ async def preparation(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Prepa
     """Blobs are those that are cached already: nothing listens at the address."""
     async with ApiClient.to("http://127.0.0.1:1", "token") as client:
         blobs = BlobCache(tmp_path / "cache", client)
-        yield Preparation(blobs, Environments(tmp_path / "cache"), BASE)
+        yield Preparation(blobs, Environments(tmp_path / "cache"), Containers(), BASE)
 
 
 def cache_archive(tmp_path: Path, *members: tarfile.TarInfo) -> None:
@@ -92,14 +95,14 @@ def member(name: str, **fields: Any) -> tarfile.TarInfo:
 async def test_a_command_runs_as_it_stands(preparation: Preparation, folder: Path) -> None:
     command = Command(command=("echo", "a b"), directory="/tmp")
     arguments = [{"name": "lr", "value": 0.1}, {"value": "x"}]
-    plan = await preparation.plan(job(command, arguments=arguments), folder, no_step)
+    plan = await planned(preparation, job(command, arguments=arguments), folder)
     assert list(plan.argv) == ["echo", "a b", "--lr=0.1", "x"]
     assert plan.directory == Path("/tmp")
 
 
 async def test_a_process_learns_which_job_it_is(preparation: Preparation, folder: Path) -> None:
     own = {"HOME": "/else", "XMCLOUD_JOB_ID": "mine", "PYTHONUNBUFFERED": "0"}
-    plan = await preparation.plan(job(Command(command=("x",)), environment=own), folder, no_step)
+    plan = await planned(preparation, job(Command(command=("x",)), environment=own), folder)
     assert plan.environment == {
         **BASE,
         "HOME": "/else",
@@ -132,7 +135,7 @@ async def test_source_is_unpacked_for_each_attempt(
 ) -> None:
     cache_archive(tmp_path, member("src/train.py", size=3, mode=0o755))
     source = PythonSource(archive=DIGEST, directory="src", entrypoint=("python", "train.py"))
-    plan = await preparation.plan(job(source), folder, no_step)
+    plan = await planned(preparation, job(source), folder)
     assert plan.directory == folder / "work" / "src"
     assert (plan.directory / "train.py").read_bytes() == b"xxx"
     assert "PYTHONPATH" not in plan.environment
@@ -158,6 +161,68 @@ async def test_an_archive_cannot_reach_outside(
     with pytest.raises(SetupFailed, match="unpack"):
         await preparation.plan(job(source), folder, no_step)
     assert not (folder / "outside").exists()
+
+
+async def test_a_program_of_an_archive_runs_where_that_was_unpacked(
+    preparation: Preparation, folder: Path, tmp_path: Path
+) -> None:
+    cache_archive(tmp_path, member("bin/tool", size=3, mode=0o755), member("lib", size=1))
+    binary = Binary(file=DIGEST, name="bin/tool", archive=True)
+    plan = await planned(preparation, job(binary, arguments=[{"value": 1}]), folder)
+    assert (list(plan.argv), plan.directory) == (["bin/tool", "1"], folder / "work")
+    assert plan.executable == folder / "work" / "bin" / "tool"
+    assert (folder / "work" / "lib").exists()
+
+
+@pytest.mark.parametrize("name", ["missing", "../output.log", "bin"])
+async def test_a_program_that_is_not_in_the_archive_is_named(
+    preparation: Preparation, folder: Path, tmp_path: Path, name: str
+) -> None:
+    (folder / "output.log").touch()
+    cache_archive(tmp_path, member("bin/tool", size=3))
+    with pytest.raises(SetupFailed, match=f"no file '{name}'"):
+        await preparation.plan(job(Binary(file=DIGEST, name=name, archive=True)), folder, no_step)
+
+
+@pytest.mark.parametrize("kind", ["command", "python", "binary"])
+async def test_a_shell_is_there_for_arguments_that_ask_for_one(
+    preparation: Preparation, folder: Path, tmp_path: Path, kind: str
+) -> None:
+    cache_archive(tmp_path, member("tool", size=3))
+    executable, first = {
+        "command": (Command(command=("a b",)), "'a b'"),
+        "python": (PythonSource(archive=DIGEST, entrypoint=("python", "x.py")), "python x.py"),
+        "binary": (Binary(file=DIGEST, name="tool"), f"{tmp_path}/cache/blobs/{DIGEST}"),
+    }[kind]
+    arguments = [{"value": "$HOME", "shell": True}, {"value": "$1"}]
+    plan = await planned(preparation, job(executable, arguments=arguments), folder)
+    assert list(plan.argv) == ["/bin/sh", "-c", f"exec {first} $HOME '$1'"]
+    assert plan.executable is None
+
+
+async def test_a_job_of_a_group_learns_where_the_others_are(
+    preparation: Preparation, folder: Path
+) -> None:
+    command = Command(command=("x",))
+    mine = job(
+        command,
+        arguments=[{"name": "server", "value": "%objectname(eval)%"}],
+        environment={"TOLD": f"grpc://{'e' * 16}_3_eval:80"},
+    )
+    plan = await planned(preparation, with_peers(mine, PEERS), folder)
+    assert list(plan.argv) == ["x", "--server=10.0.0.2:5002"]
+    assert plan.environment["TOLD"] == "grpc://10.0.0.2:80"
+    assert plan.environment["XMCLOUD_PORT"] == "5001"
+    addresses = {"train": "10.0.0.1:5001", "eval": "10.0.0.2:5002"}
+    assert json.loads(plan.environment["XMCLOUD_PEERS"]) == addresses
+
+
+async def test_a_name_that_no_job_of_the_group_has_fails_the_setup(
+    preparation: Preparation, folder: Path
+) -> None:
+    mine = job(Command(command=("x",)), arguments=[{"value": "%objectname(serve)%"}])
+    with pytest.raises(SetupFailed, match="serve"):
+        await preparation.plan(with_peers(mine, PEERS), folder, no_step)
 
 
 @pytest.mark.parametrize("directory", ["missing", "..", "/"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xmcloud.core.models import Outcome, ReasonCode
-from xmcloud.core.protocol import RESULTS_LIMIT
+from xmcloud.core.worker_protocol import RESULTS_LIMIT
 from xmcloud.worker.reasons import UnusableResults, exited, read_results
 
 

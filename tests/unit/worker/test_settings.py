@@ -48,6 +48,22 @@ def test_queues_are_separated_by_commas(home: Path) -> None:
     assert load_settings({"queues": "a,b"}, environment(home)).queues == ("a", "b")
 
 
+def test_what_containers_and_groups_need_has_variables(home: Path) -> None:
+    variables = environment(
+        home,
+        XMCLOUD_WORKER_ADDRESS="10.0.0.1",
+        XMCLOUD_WORKER_CONTAINER_HOST="unix:///run/podman.sock",
+        XMCLOUD_WORKER_CONTAINER_NETWORK="host",
+        XMCLOUD_WORKER_GCS_ROOT="/mnt/gcs",
+    )
+    settings = load_settings({}, variables)
+    assert settings.address == "10.0.0.1"
+    assert settings.container_host == "unix:///run/podman.sock"
+    assert settings.container_network == "host"
+    assert settings.gcs_root == Path("/mnt/gcs")
+    assert load_settings({"address": "10.0.0.2"}, variables).address == "10.0.0.2"
+
+
 @pytest.mark.parametrize(
     ("flags", "named"),
     [

@@ -4,19 +4,22 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from tests.support.builders import session
+from tests.support.builders import JOB_ID, session, starting
 from tests.support.clock import START
 from tests.support.wire import TransportWire
 from xmcloud.core.models import Job, Outcome, ReasonCode
-from xmcloud.core.protocol import (
+from xmcloud.core.protocol import Problem
+from xmcloud.core.worker_protocol import (
+    AttemptRef,
     Claim,
     Lease,
-    Problem,
     ReportResult,
+    Reservation,
     StopOrder,
     Sync,
     SyncAnswer,
@@ -49,10 +52,10 @@ class Server(httpx.AsyncBaseTransport):
         async with asyncio.timeout(LONG):
             return await self._arrived.get()
 
-    def accept(self, request: Sync) -> None:
+    def accept(self, request: Sync, **more: Any) -> None:
         """Takes every report."""
         results = [ReportResult(job_id=r.job_id, fence=r.fence) for r in request.reports]
-        answer = SyncAnswer(lease_expires_at=START, results=results)
+        answer = SyncAnswer(lease_expires_at=START, results=results, **more)
         self._answers.put_nowait(httpx.Response(200, text=answer.model_dump_json()))
 
     def fail(self) -> None:
@@ -60,24 +63,36 @@ class Server(httpx.AsyncBaseTransport):
 
 
 class Idle:
-    """A crew that has room and remembers nothing."""
+    """A crew that has room and takes no job."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+        self.taken: list[str] = []
 
     def claim(self, queues: Collection[str]) -> Claim | None:
         return Claim(slots=1, queues=tuple(sorted(queues)))
 
     def take(self, job: Job) -> None:
-        raise AssertionError(job)
+        self.taken.append(job.id)
+
+    def reserve(self, reservation: Reservation) -> None:
+        self.kept.append(reservation.job_id)
+
+    def release(self, job_id: str) -> None:
+        self.kept.remove(job_id)
 
     def stop(self, order: StopOrder) -> None:
         raise AssertionError(order)
 
 
 @asynccontextmanager
-async def talking(heartbeat: float = 600.0) -> AsyncIterator[tuple[Conversation, Server]]:
+async def talking(
+    heartbeat: float = 600.0, crew: Idle | None = None
+) -> AsyncIterator[tuple[Conversation, Server]]:
     server = Server()
     lease = Lease(session=session(), lease_seconds=3 * heartbeat, heartbeat_seconds=heartbeat)
     async with ApiClient(TransportWire(server, "token"), "http://api") as client:
-        conversation = Conversation(client, lease, Idle())
+        conversation = Conversation(client, lease, crew or Idle())
         task = asyncio.create_task(conversation.run())
         try:
             yield conversation, server
@@ -167,3 +182,68 @@ async def test_a_heartbeat_is_sent_when_nothing_else_is() -> None:
             request = await server.request()
             assert request == Sync()
             server.accept(request)
+
+
+async def reserving(conversation: Conversation, server: Server, seconds: float) -> None:
+    """A claim that is answered with a place for one job."""
+    claim = asyncio.create_task(conversation.claim({"default"}))
+    reservation = Reservation(job_id=JOB_ID, seconds=seconds)
+    server.accept(await server.request(), reservations=[reservation])
+    await claim
+
+
+async def test_a_place_is_kept_until_it_is_heard_that_no_job_came() -> None:
+    crew = Idle()
+    async with talking(crew=crew) as (conversation, server):
+        await reserving(conversation, server, seconds=-1000)
+        request = await server.request()
+        assert (request.watch_stops, request.known, crew.kept) == (True, (), [JOB_ID])
+        server.fail()
+        assert await server.request() == request
+        assert crew.kept == [JOB_ID]
+        server.accept(request)
+        conversation.wake()
+        await server.request()
+        assert (crew.kept, crew.taken) == ([], [])
+
+
+async def test_a_job_that_comes_at_the_last_moment_has_its_place() -> None:
+    crew = Idle()
+    async with talking(crew=crew) as (conversation, server):
+        await reserving(conversation, server, seconds=-1)
+        server.accept(await server.request(), jobs=[starting()])
+        conversation.wake()
+        assert not (await server.request()).watch_stops
+        assert (crew.taken, crew.kept) == ([JOB_ID], [JOB_ID])
+
+
+async def test_news_of_a_place_brings_its_job(tmp_path: Path) -> None:
+    crew = Idle()
+    async with talking(crew=crew) as (conversation, server):
+        conversation.add(News("a" * 16, 3, tmp_path / "log", lambda problem: None))
+        await reserving(conversation, server, seconds=300)
+        conversation.watch_stops()
+        request = await server.request()
+        assert request.known == (AttemptRef(job_id="a" * 16, fence=3),)
+        server.accept(request, jobs=[starting()])
+        conversation.watch_stops()
+        await server.request()
+        assert (crew.taken, crew.kept) == ([JOB_ID], [JOB_ID])
+
+
+async def test_a_claim_that_goes_with_news_of_a_place_names_what_is_known() -> None:
+    crew = Idle()
+    async with talking(crew=crew) as (conversation, server):
+        await reserving(conversation, server, seconds=300)
+        conversation.wake()
+        before = await server.request()
+        claim = asyncio.create_task(conversation.claim({"default"}))
+        await asyncio.sleep(0)
+        conversation.watch_stops()
+        server.accept(before)
+        request = await server.request()
+        assert request.claim is not None
+        assert request.known == ()
+        server.accept(request)
+        await claim
+        assert crew.kept == [JOB_ID]

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Collection
 
 from xmcloud.core.models import Job, Outcome, ReasonCode
-from xmcloud.core.protocol import Claim, StopOrder
+from xmcloud.core.worker_protocol import Claim, Reservation, StopOrder
 from xmcloud.worker.output import Tail
+from xmcloud.worker.ports import FreePorts
 from xmcloud.worker.reasons import ending
 from xmcloud.worker.run import Attempt, Stop
 from xmcloud.worker.slots import Slots
@@ -32,6 +33,8 @@ class Attempts:
         self._make = make
         self._attempts: dict[tuple[str, int], Attempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ports = FreePorts()
+        self._reserved: set[str] = set()
         self._leaving = False
 
     def connect(self, conversation: Conversation, tail: Tail) -> None:
@@ -39,18 +42,21 @@ class Attempts:
         self._conversation, self._tail = conversation, tail
 
     def claim(self, queues: Collection[str]) -> Claim | None:
-        if not self._slots.free or self._leaving:
+        count = self._slots.free
+        if not count or self._leaving:
             return None
         ordered = tuple(queue for queue in self._queues if queue in queues)
         free = self._slots.free_resources()
-        return Claim(slots=self._slots.free, queues=ordered, resources=free)
+        ports = self._ports.some(count)
+        return Claim(slots=count, queues=ordered, resources=free, ports=ports)
 
     def take(self, job: Job) -> None:
         attempt = self._make(job, self._on_start)
         if attempt.key in self._attempts:
             return
         self._attempts[attempt.key] = attempt
-        self._slots.take(attempt.key, job.spec.resources)
+        self._slots.take(attempt.key, job.spec.resources, instead_of=_place(job.id))
+        self._reserved.discard(job.id)
         self._conversation.add(attempt.news)
         if self._leaving:
             attempt.stop(_leaving(job))
@@ -59,6 +65,16 @@ class Attempts:
         task = asyncio.create_task(self._see_through(attempt))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def reserve(self, reservation: Reservation) -> None:
+        if not self._leaving:
+            self._reserved.add(reservation.job_id)
+            self._slots.take(_place(reservation.job_id), reservation.resources)
+
+    def release(self, job_id: str) -> None:
+        if job_id in self._reserved:
+            self._reserved.discard(job_id)
+            self._slots.give_back(_place(job_id))
 
     def stop(self, order: StopOrder) -> None:
         attempt = self._attempts.get((order.job_id, order.fence))
@@ -75,6 +91,8 @@ class Attempts:
     async def leave(self) -> None:
         """Stop everything gracefully, so that it runs again elsewhere; until nothing runs."""
         self._leaving = True
+        for job_id in list(self._reserved):
+            self.release(job_id)
         for attempt in self._attempts.values():
             attempt.stop(_leaving(attempt.job))
         while self._slots.busy.is_set():
@@ -120,6 +138,11 @@ class Attempts:
         self._conversation.discard(attempt.news)
         del self._attempts[attempt.key]
         await attempt.clean_up()
+
+
+def _place(job_id: str) -> tuple[str, int]:
+    """What keeps the slot of a job that has no attempt yet."""
+    return job_id, 0
 
 
 def _leaving(job: Job) -> Stop:

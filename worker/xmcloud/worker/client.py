@@ -4,20 +4,22 @@ import asyncio
 import hashlib
 import logging
 import random
+import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import NoReturn, Self, TypeVar
+from typing import BinaryIO, NamedTuple, NoReturn, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from xmcloud.core.errors import LeaseLost, NotFound, StorageFull, Unavailable, XmcloudError
 from xmcloud.core.models import Session
 from xmcloud.core.names import random_id
-from xmcloud.core.protocol import (
+from xmcloud.core.protocol import Problem
+from xmcloud.core.worker_protocol import (
     Lease,
     OpenSession,
-    Problem,
     Pull,
     Pulled,
     Sessions,
@@ -25,11 +27,12 @@ from xmcloud.core.protocol import (
     Sync,
     SyncAnswer,
 )
-from xmcloud.worker.wire import HttpWire, Refusal, Response, Wire
+from xmcloud.worker.wire import HttpWire, Response, Wire
 
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 5.0
 _SECONDS = 30.0
+_PIECE_BYTES = 8 * 1024 * 1024
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _PASSING = {429, 500, 502, 503, 504}
 
@@ -52,6 +55,13 @@ class DamagedBlob(XmcloudError):
     """The bytes that came are not those that the digest names."""
 
     slug, title = "damaged-blob", "A file arrived damaged"
+
+
+class _Piece(NamedTuple):
+    """Bytes of a blob, and how many it has in all."""
+
+    data: bytes
+    size: int
 
 
 class ApiClient:
@@ -111,20 +121,29 @@ class ApiClient:
         await self._send("/v1/messages/settle", _encode(request))
 
     async def download(self, digest: str, target: Path) -> None:
-        """Write a blob to a new file; insists. Raises `Refused`, `DamagedBlob` and OSError."""
-        await self._insist(lambda: self._download(digest, target))
+        """Write a blob to a new file; insists. Raises `Refused`, `DamagedBlob` and OSError.
 
-    async def _download(self, digest: str, target: Path) -> None:
+        It comes in pieces, of which memory holds one; what broke off goes on at the last.
+        """
         found = hashlib.sha256()
-        try:
-            with target.open("wb") as file:
-                async for piece in self._wire.download(f"/v1/blobs/{digest}", _SECONDS):
-                    found.update(piece)
-                    file.write(piece)
-        except Refusal as error:
-            _raise_for(error.response)
+        with target.open("wb") as file:
+            start, size = 0, None
+            while size is None or start < size:
+                piece = await self._insist(partial(self._piece, digest, start))
+                await asyncio.to_thread(_take, piece.data, file, found)
+                start, size = start + len(piece.data), piece.size
         if found.hexdigest() != digest:
             raise DamagedBlob(f"Blob {digest} arrived with digest {found.hexdigest()}.")
+
+    async def _piece(self, digest: str, start: int) -> "_Piece":
+        wanted = {"range": f"bytes={start}-{start + _PIECE_BYTES - 1}"}
+        response = await self._send(f"/v1/blobs/{digest}", headers=wanted, method="GET")
+        if response.status == 200 and start == 0:
+            return _Piece(response.body, len(response.body))
+        said = re.fullmatch(rf"bytes {start}-\d+/(\d+)", response.content_range)
+        if said is None or not response.body:
+            raise Unavailable(f"the answer to {response.path} is not the range that was asked for")
+        return _Piece(response.body, int(said[1]))
 
     async def _open_sessions(self) -> Sessions:
         return _parse(Sessions, await self._send("/v1/workers", method="GET"))
@@ -173,6 +192,11 @@ class ApiClient:
                 return await attempt()
             except (Unavailable, StorageFull) as error:
                 await self.pause(error)
+
+
+def _take(data: bytes, file: BinaryIO, found: "hashlib._Hash") -> None:
+    found.update(data)
+    file.write(data)
 
 
 def _encode(model: BaseModel) -> bytes:

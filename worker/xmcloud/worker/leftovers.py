@@ -1,6 +1,7 @@
 """What an earlier run of this worker left behind when it ended without a word."""
 
 import fcntl
+import logging
 import os
 import shutil
 import signal
@@ -13,11 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from xmcloud.core.errors import XmcloudError
 from xmcloud.worker import family
-from xmcloud.worker.preparation import mark
+from xmcloud.worker.containers import RECORD, Containers
+from xmcloud.worker.identity import mark
+from xmcloud.worker.setup import SetupFailed
 
 # The start time of a process is told relative to the boot, which the kernel may correct a little.
 _CLOCK_CORRECTION_SECONDS = 1.5
 _KILLED_SECONDS = 10.0
+
+logger = logging.getLogger("xmcloud.worker")
 
 
 class NameTaken(XmcloudError):
@@ -63,7 +68,7 @@ async def remove_leftovers(attempts: Path) -> int:
     folders = _folders(attempts)
     if not folders:
         return 0
-    marks = [mark(job, int(fence)) for job, _, fence in (f.name.partition("-") for f in folders)]
+    marks = [mark(*_attempt(folder)) for folder in folders]
 
     def left() -> list[psutil.Process]:
         found = [kin for folder in folders for kin in _recorded(folder / "process.json")]
@@ -74,8 +79,32 @@ async def remove_leftovers(attempts: Path) -> int:
         family.send(processes, signal.SIGKILL)
         await family.gone(left, _KILLED_SECONDS)
     for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not (folder / RECORD).exists():
+            shutil.rmtree(folder, ignore_errors=True)
     return count
+
+
+async def remove_containers(attempts: Path, containers: Containers) -> int:
+    """Those of earlier attempts; before the processes, whose folders tell of both.
+
+    What the engine does not remove now is tried again by the next start.
+    """
+    folders = [folder for folder in _folders(attempts) if (folder / RECORD).exists()]
+    if not folders:
+        return 0
+    try:
+        count = await containers.remove([_attempt(folder) for folder in folders])
+    except SetupFailed as error:
+        logger.warning("containers of an earlier run may be left: %s", error)
+        return 0
+    for folder in folders:
+        (folder / RECORD).unlink()
+    return count
+
+
+def _attempt(folder: Path) -> tuple[str, int]:
+    job, _, fence = folder.name.partition("-")
+    return job, int(fence)
 
 
 def _folders(attempts: Path) -> list[Path]:

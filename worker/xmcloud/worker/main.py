@@ -6,26 +6,29 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from enum import Enum, auto
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Never, TypeVar
 
 from xmcloud.core.errors import LeaseLost, XmcloudError
 from xmcloud.core.models import Job
 from xmcloud.core.ports import Consumer
-from xmcloud.core.protocol import Lease, OpenSession
+from xmcloud.core.worker_protocol import Lease, OpenSession
 from xmcloud.worker.attempts import Attempts
 from xmcloud.worker.cache import BlobCache
 from xmcloud.worker.client import ApiClient, Refused
+from xmcloud.worker.containers import Containers
 from xmcloud.worker.control import Control
 from xmcloud.worker.disk import Disk
 from xmcloud.worker.environments import Environments
-from xmcloud.worker.leftovers import only_one, remove_leftovers
+from xmcloud.worker.leftovers import only_one, remove_containers, remove_leftovers
 from xmcloud.worker.output import Tail
 from xmcloud.worker.permits import Permits
+from xmcloud.worker.ports import own_address
 from xmcloud.worker.preparation import Preparation, base_environment
 from xmcloud.worker.process import Launcher
 from xmcloud.worker.run import Attempt
@@ -63,12 +66,23 @@ async def run_worker(settings: WorkerSettings) -> None:
     Raises NameTaken, Replaced, and Refused when the control plane does not accept the worker.
     """
     with only_one(settings.folder):
-        killed = await remove_leftovers(settings.folder / "attempts")
-        if killed:
-            logger.warning("killed %d processes that an earlier run left behind", killed)
-        token = settings.token.get_secret_value()
-        async with ApiClient.to(settings.url, token) as client:
-            await Worker(settings, client).run()
+        containers = Containers(
+            settings.container_host, settings.container_network, settings.gcs_root
+        )
+        with closing(containers):
+            await _clean(settings.folder / "attempts", containers)
+            token = settings.token.get_secret_value()
+            async with ApiClient.to(settings.url, token) as client:
+                await Worker(settings, client, containers).run()
+
+
+async def _clean(attempts: Path, containers: Containers) -> None:
+    removed = await remove_containers(attempts, containers)
+    killed = await remove_leftovers(attempts)
+    if removed or killed:
+        logger.warning(
+            "ended %d containers and %d processes that an earlier run left behind", removed, killed
+        )
 
 
 def run(settings: WorkerSettings) -> None:
@@ -82,14 +96,16 @@ def run(settings: WorkerSettings) -> None:
 class Worker:
     """What outlives a session: settings, connections, caches, and the wish to leave."""
 
-    def __init__(self, settings: WorkerSettings, client: ApiClient) -> None:
+    def __init__(self, settings: WorkerSettings, client: ApiClient, containers: Containers) -> None:
         self._settings = settings
         self._client = client
         self._launcher = Launcher()
         self._resources = settings.resources or machine_resources()
+        self._containers = containers
         self._preparation = Preparation(
             BlobCache(settings.cache, client),
             Environments(settings.cache),
+            containers,
             base_environment(os.environ),
         )
         self._leave = asyncio.Event()
@@ -146,6 +162,7 @@ class Worker:
             resources=self._resources,
             version=version("xmcloud"),
             host=socket.gethostname(),
+            address=settings.address or await asyncio.to_thread(own_address, settings.url),
         )
         opening = self._client.open_session(settings.name, request)
         lease = await self._unless_leaving(opening)
@@ -213,7 +230,15 @@ class Worker:
 
     def _attempt(self, job: Job, on_start: Callable[[], None]) -> Attempt:
         folder = self._settings.folder / "attempts" / f"{job.id}-{job.fence}"
-        return Attempt(job, folder, self._launcher, self._preparation, self._disk, on_start)
+        return Attempt(
+            job,
+            folder,
+            self._launcher,
+            self._containers,
+            self._preparation,
+            self._disk,
+            on_start,
+        )
 
 
 async def _first(tasks: Iterable[asyncio.Task[Any]], event: asyncio.Event) -> None:

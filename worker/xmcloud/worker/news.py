@@ -11,7 +11,8 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from xmcloud.core.models import Outcome, Reason, ReasonCode
-from xmcloud.core.protocol import Finished, Output, Problem, Report, Started
+from xmcloud.core.protocol import Problem
+from xmcloud.core.worker_protocol import Finished, Output, Report, Started
 
 CHUNK_BYTES = 256 * 1024
 _LAST_LINES = 20

@@ -8,8 +8,8 @@ from typing import Never, Protocol
 
 from xmcloud.core.errors import NotFound, StorageFull, Unavailable
 from xmcloud.core.ports import Consumer, Delivery
-from xmcloud.core.protocol import QueueAnswer, SyncAnswer
 from xmcloud.core.topics import permit_subscription, queue_topic
+from xmcloud.core.worker_protocol import QueueAnswer, SyncAnswer
 from xmcloud.worker.disk import Disk
 from xmcloud.worker.slots import Slots
 
@@ -99,7 +99,8 @@ class Permits:
 
     async def _claim(self, queues: set[str], deliveries: list[Delivery]) -> None:
         answer = await self._conversation.claim(queues)
-        self._settle(deliveries, {queue_topic(queue.name): queue for queue in answer.queues})
+        queues_left = _without_gathering(answer)
+        self._settle(deliveries, {queue_topic(queue.name): queue for queue in queues_left})
         more = {queue.name for queue in answer.queues if queue.answer == "more"}
         was_hungry = bool(self._hungry)
         self._hungry -= {queue.name for queue in answer.queues} - more
@@ -109,7 +110,7 @@ class Permits:
             await asyncio.sleep(_LOST_RACES_SECONDS)
         if not self._hungry and (was_hungry or not answer.jobs):
             self._tidying = True
-        unfit = {queue.name for queue in answer.queues if queue.answer == "unfit"}
+        unfit = {queue.name for queue in queues_left if queue.answer == "unfit"}
         if unfit and self._later is None:
             self._later = self._run_aside(self._claim_when_given_back(unfit))
 
@@ -170,3 +171,13 @@ class Permits:
             await asyncio.sleep(_PAUSE_SECONDS)
         if told:
             logger.info("takes jobs again: there is room on disk")
+
+
+def _without_gathering(answer: SyncAnswer) -> list[QueueAnswer]:
+    """A group that only has places yet may have to start over, here or elsewhere: it waits on."""
+    if not answer.reservations:
+        return answer.queues
+    return [
+        queue.evolve(answer="unfit") if queue.answer == "empty" else queue
+        for queue in answer.queues
+    ]

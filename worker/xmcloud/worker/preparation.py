@@ -7,11 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xmcloud.core.arguments import render
-from xmcloud.core.models import Binary, Command, Job, PythonSource
+from xmcloud.core.arguments import command_line
+from xmcloud.core.models import Job
+from xmcloud.core.specs import Argument, Binary, Command, Image, PythonSource
 from xmcloud.worker.cache import BlobCache
 from xmcloud.worker.client import DamagedBlob, Refused
+from xmcloud.worker.container_plan import ContainerPlan
+from xmcloud.worker.containers import Containers
 from xmcloud.worker.environments import Environments, Step
+from xmcloud.worker.identity import bound, job_environment
+from xmcloud.worker.setup import SetupFailed
 
 if sys.version_info >= (3, 12):
     import tarfile
@@ -20,10 +25,6 @@ else:  # Python 3.11 has the safe extraction from its fourth release on
 
 _KEPT = "XMCLOUD_PROCESS_MARK"
 _OTHER_PYTHON = ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV")
-
-
-class SetupFailed(Exception):
-    """A job could not be started; says which step failed and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,54 +46,49 @@ def base_environment(inherited: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def job_environment(job: Job, results: Path) -> dict[str, str]:
-    """What tells a process which job it is."""
-    return {
-        "XMCLOUD_EXPERIMENT_ID": job.experiment_id,
-        "XMCLOUD_UNIT": str(job.unit),
-        "XMCLOUD_JOB_NAME": job.name,
-        "XMCLOUD_RESULTS": str(results),
-        **mark(job.id, job.fence),
-    }
-
-
-def mark(job_id: str, fence: int) -> dict[str, str]:
-    """The variables that all processes of an attempt inherit and no others have."""
-    return {"XMCLOUD_JOB_ID": job_id, "XMCLOUD_ATTEMPT": str(fence)}
-
-
 class Preparation:
-    """Makes a `Plan` of a job, in the folder of its attempt."""
+    """Makes a plan of a job, in the folder of its attempt."""
 
-    def __init__(self, blobs: BlobCache, environments: Environments, base: Mapping[str, str]):
+    def __init__(
+        self,
+        blobs: BlobCache,
+        environments: Environments,
+        containers: Containers,
+        base: Mapping[str, str],
+    ) -> None:
         self._blobs = blobs
         self._environments = environments
+        self._containers = containers
         self.base = {"PYTHONUNBUFFERED": "1", **base}
 
-    async def plan(self, job: Job, folder: Path, step: Step) -> Plan:
-        """Raises `SetupFailed` and OSError."""
-        executable, arguments = job.spec.executable, render(job.spec.arguments)
+    async def plan(self, job: Job, folder: Path, step: Step) -> Plan | ContainerPlan:
+        """Raises `SetupFailed`, `DiskFull` and OSError."""
+        if isinstance(job.spec.executable, Image):
+            return await self._containers.plan(job, job.spec.executable, folder)
+        job = bound(job)
+        executable, arguments = job.spec.executable, job.spec.arguments
         own = {**job.spec.environment, **job_environment(job, folder / "results.json")}
         if isinstance(executable, Command):
             where = _directory(executable, folder)
-            return Plan([*executable.command, *arguments], where, {**self.base, **own})
+            argv = command_line(executable.command, arguments)
+            return Plan(argv, where, {**self.base, **own})
         if isinstance(executable, Binary):
-            file = await self._blob(executable.file, "the binary")
-            argv = [executable.name, *arguments]
-            return Plan(argv, _work(folder), {**self.base, **own}, executable=file)
+            program = await self._program(executable, folder)
+            return _of_program(executable, program, arguments, _work(folder), {**self.base, **own})
+        assert isinstance(executable, PythonSource)
         return await self._python(executable, arguments, folder, own, step)
 
     async def _python(
         self,
         source: PythonSource,
-        arguments: list[str],
+        arguments: Sequence[Argument],
         folder: Path,
         own: Mapping[str, str],
         step: Step,
     ) -> Plan:
         archive = await self._blob(source.archive, "the source archive")
         work = _work(folder)
-        await asyncio.to_thread(_extract, archive, work)
+        await asyncio.to_thread(_extract, archive, work, "source archive")
         where = (work / source.directory).resolve()
         if not where.is_relative_to(work.resolve()) or not where.is_dir():
             raise SetupFailed(
@@ -103,7 +99,21 @@ class Preparation:
         inherited = {k: v for k, v in self.base.items() if k not in _OTHER_PYTHON}
         path = f"{venv / 'bin'}{os.pathsep}{inherited.get('PATH', os.defpath)}"
         environment = {**inherited, "PATH": path, "VIRTUAL_ENV": str(venv), **own}
-        return Plan([*source.entrypoint, *arguments], where, environment)
+        return Plan(command_line(source.entrypoint, arguments), where, environment)
+
+    async def _program(self, binary: Binary, folder: Path) -> Path:
+        file = await self._blob(binary.file, "the binary")
+        if not binary.archive:
+            return file
+        work = _work(folder)
+        await asyncio.to_thread(_extract, file, work, "binary's archive")
+        program = work / binary.name
+        if not program.resolve().is_relative_to(work.resolve()) or not program.is_file():
+            raise SetupFailed(
+                f"The binary's archive has no file {binary.name!r} to run."
+                " Name the program by its path in the archive."
+            )
+        return program
 
     async def _blob(self, digest: str, what: str) -> Path:
         try:
@@ -135,9 +145,23 @@ def _directory(command: Command, folder: Path) -> Path:
     return directory
 
 
-def _extract(archive: Path, target: Path) -> None:
+def _of_program(
+    binary: Binary,
+    program: Path,
+    arguments: Sequence[Argument],
+    work: Path,
+    environment: Mapping[str, str],
+) -> Plan:
+    if any(argument.shell for argument in arguments):
+        # A shell cannot start a file under another name.
+        return Plan(command_line([str(program)], arguments), work, environment)
+    argv = command_line([binary.name], arguments)
+    return Plan(argv, work, environment, executable=program)
+
+
+def _extract(archive: Path, target: Path, what: str) -> None:
     try:
         with tarfile.open(archive) as tar:
             tar.extractall(target, filter="data")
     except (tarfile.TarError, EOFError) as error:
-        raise SetupFailed(f"Cannot unpack the source archive: {error}.") from error
+        raise SetupFailed(f"Cannot unpack the {what}: {error}.") from error

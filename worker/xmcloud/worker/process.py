@@ -94,6 +94,8 @@ class Launcher:
 class Process:
     """The first process of a job, and through it the whole family."""
 
+    note = ""
+
     def __init__(
         self, popen: "subprocess.Popen[bytes]", mark: Mapping[str, str], launcher: Launcher
     ) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from xmcloud.core.models import Json, Outcome, Reason, ReasonCode
-from xmcloud.core.protocol import RESULTS_LIMIT
+from xmcloud.core.base import Json
+from xmcloud.core.models import Outcome, Reason, ReasonCode
+from xmcloud.core.worker_protocol import RESULTS_LIMIT
 from xmcloud.worker.news import Ending
 
 _MESSAGE_LIMIT = 4000
@@ -34,19 +35,21 @@ def ending(
     return Ending(outcome, reason, results or {})
 
 
-def exited(code: int, last_lines: str, results: dict[str, JsonValue]) -> Ending:
-    """The process ended by itself, or by a signal that the worker did not send."""
+def exited(code: int, last_lines: str, results: dict[str, JsonValue], note: str = "") -> Ending:
+    """It ended by itself, or by a signal that the worker did not send."""
     if code == 0:
         return ending(
             Outcome.COMPLETED, ReasonCode.EXITED, "completed", exit_code=0, results=results
         )
     after = f"\n{last_lines}" if last_lines else ""
     if code < 0:
-        message = f"killed by signal {signal_name(-code)}{_hint(-code)}{after}"
+        why = f": {note}" if note else _hint(-code)
+        message = f"killed by signal {signal_name(-code)}{why}{after}"
         return ending(
             Outcome.FAILED, ReasonCode.SIGNALED, message, exit_code=128 - code, results=results
         )
-    message = f"exited with code {code}{after}"
+    why = f": {note}" if note else ""
+    message = f"exited with code {code}{why}{after}"
     return ending(Outcome.FAILED, ReasonCode.EXITED, message, exit_code=code, results=results)
 
 

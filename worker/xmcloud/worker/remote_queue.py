@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from xmcloud.core.errors import NotFound
 from xmcloud.core.ports import Delivery, Message, Subscription
-from xmcloud.core.protocol import DeliveryRef, Pull, Settle, SubscriptionRef
+from xmcloud.core.worker_protocol import DeliveryRef, Pull, Settle, SubscriptionRef
 from xmcloud.worker.client import ApiClient, Refused
 
 _SETTLED_TOGETHER = 1000

@@ -16,11 +16,16 @@ from pydantic import JsonValue
 
 from xmcloud.core.models import Job, Outcome, ReasonCode
 from xmcloud.core.protocol import Problem
+from xmcloud.worker.container_plan import ContainerPlan
+from xmcloud.worker.containers import Containers
 from xmcloud.worker.disk import Disk, DiskFull, noticing_full_disk
+from xmcloud.worker.identity import mark
 from xmcloud.worker.news import Ending, News
-from xmcloud.worker.preparation import Plan, Preparation, SetupFailed, mark
+from xmcloud.worker.preparation import Plan, Preparation
 from xmcloud.worker.process import Launcher, Process
 from xmcloud.worker.reasons import UnusableResults, ending, exited, read_results
+from xmcloud.worker.running import Running, Vanished
+from xmcloud.worker.setup import LOG, SetupFailed
 
 logger = logging.getLogger("xmcloud.worker")
 Result = TypeVar("Result")
@@ -48,6 +53,7 @@ class Attempt:
         job: Job,
         folder: Path,
         launcher: Launcher,
+        containers: Containers,
         preparation: Preparation,
         disk: Disk,
         on_start: Callable[[], None],
@@ -56,14 +62,17 @@ class Attempt:
         self.key = job.id, job.fence
         self.title = f"{job.experiment_id}/{job.unit} {job.name!r} (attempt {job.fence})"
         self._folder = folder
-        self._log = folder / "output.log"
+        self._log = folder / LOG
+        self._results_file = folder / "results.json"
         self.news = News(job.id, job.fence, self._log, self._refused)
         self._launcher = launcher
+        self._containers = containers
         self._preparation = preparation
         self._disk = disk
         self._on_start = on_start
         self._stopping: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()
-        self._process: Process | None = None
+        self._running: Running | None = None
+        self._killed = False
 
     def stop(self, stop: Stop) -> None:
         """End it, once: what came first counts. Without grace, processes are killed at once."""
@@ -72,8 +81,9 @@ class Attempt:
 
     async def kill(self) -> None:
         """End its processes now, whatever grace they were given."""
-        if self._process is not None:
-            await self._process.end(0)
+        self._killed = True
+        if self._running is not None:
+            await self._running.end(0)
 
     async def run(self) -> Ending:
         """Until nothing of it runs any more."""
@@ -83,7 +93,7 @@ class Attempt:
                 plan = await self._unless_stopped(
                     self._preparation.plan(self.job, self._folder, self._step)
                 )
-                process = self._start(plan)
+                running = await self._start(plan)
         except _Stopped:
             return self._stopped()
         except SetupFailed as error:
@@ -93,14 +103,17 @@ class Attempt:
             return ending(Outcome.RELEASED, ReasonCode.DISK_FULL, f"while preparing: {error}")
         except OSError as error:
             return ending(Outcome.FAILED, ReasonCode.SETUP_FAILED, f"Cannot prepare: {error}.")
-        return await self._watch(process)
+        try:
+            return await self._watch(running)
+        except Vanished as error:
+            return ending(Outcome.RELEASED, ReasonCode.LOST_WORKER, str(error))
 
     async def clean_up(self) -> None:
         """Remove what it left on disk."""
-        if (self._folder / "work").exists():
-            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
-        else:
+        if isinstance(self._running, Process) and not (self._folder / "work").exists():
             shutil.rmtree(self._folder, ignore_errors=True)
+        else:
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     async def _unless_stopped(self, work: Awaitable[Result]) -> Result:
         task = asyncio.ensure_future(work)
@@ -113,14 +126,21 @@ class Attempt:
             raise _Stopped
         return task.result()
 
-    def _start(self, plan: Plan) -> Process:
+    async def _start(self, plan: Plan | ContainerPlan) -> Running:
+        if isinstance(plan, ContainerPlan):
+            self._results_file = plan.results
+            self._running = await self._containers.start(plan)
+        else:
+            self._running = self._launch(plan)
+        self.news.started(datetime.now(UTC))
+        self._on_start()
+        return self._running
+
+    def _launch(self, plan: Plan) -> Process:
         try:
             process = self._spawn(plan)
         except OSError as error:
             raise SetupFailed(_cannot_start(plan, error)) from error
-        self._process = process
-        self.news.started(datetime.now(UTC))
-        self._on_start()
         self._remember(process)
         return process
 
@@ -142,9 +162,9 @@ class Attempt:
             return
         (self._folder / "process.json").write_text(json.dumps(record))
 
-    async def _watch(self, process: Process) -> Ending:
+    async def _watch(self, running: Running) -> Ending:
         limits = self.job.spec.limits
-        exit_code = asyncio.ensure_future(process.wait())
+        exit_code = asyncio.ensure_future(running.wait())
         waiting: set[asyncio.Future[Any]] = {exit_code, self._stopping}
         await asyncio.wait(
             waiting, timeout=limits.runtime_seconds, return_when=asyncio.FIRST_COMPLETED
@@ -152,13 +172,12 @@ class Attempt:
         by_itself = exit_code.done()
         if not by_itself:
             asked = self._stopping.done()
-            await process.end(
-                self._stopping.result().grace_seconds if asked else limits.grace_seconds
-            )
+            grace = self._stopping.result().grace_seconds if asked else limits.grace_seconds
+            await running.end(0 if self._killed else grace)
         code = await exit_code
-        await process.bury(limits.grace_seconds)
+        await running.bury(limits.grace_seconds)
         if by_itself:
-            return exited(code, self.news.last_lines(), self._results())
+            return exited(code, self.news.last_lines(), self._results(), running.note)
         if self._stopping.done():
             return self._stopped()
         message = f"timed out after {limits.runtime_seconds:g} s\n{self.news.last_lines()}"
@@ -166,7 +185,7 @@ class Attempt:
 
     def _results(self) -> dict[str, JsonValue]:
         try:
-            return read_results(self._folder / "results.json")
+            return read_results(self._results_file)
         except UnusableResults as error:
             with self._log.open("a", encoding="utf-8") as log:
                 log.write(f"xmcloud: the file of results is ignored: {error}\n")

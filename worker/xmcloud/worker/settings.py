@@ -18,9 +18,10 @@ from pydantic import (
     model_validator,
 )
 
+from xmcloud.core.base import Model
 from xmcloud.core.errors import XmcloudError
-from xmcloud.core.models import Model, Resources
 from xmcloud.core.names import Slug
+from xmcloud.core.specs import Resources
 
 _VARIABLES = {
     "url": "XMCLOUD_URL",
@@ -31,6 +32,10 @@ _VARIABLES = {
     "pool": "XMCLOUD_WORKER_POOL",
     "queues": "XMCLOUD_WORKER_QUEUES",
     "slots": "XMCLOUD_WORKER_SLOTS",
+    "address": "XMCLOUD_WORKER_ADDRESS",
+    "container_host": "XMCLOUD_WORKER_CONTAINER_HOST",
+    "container_network": "XMCLOUD_WORKER_CONTAINER_NETWORK",
+    "gcs_root": "XMCLOUD_WORKER_GCS_ROOT",
 }
 
 
@@ -55,6 +60,16 @@ class WorkerSettings(Model):
     )
     slots: Annotated[int, Field(ge=1, le=1000)] = 1
     resources: Resources = Field({}, description="Announced in place of what the machine has.")
+    address: Annotated[str, Field(max_length=255)] = Field(
+        "", description="Where other workers reach its jobs; '': that of the way to the API."
+    )
+    container_host: str = Field(
+        "", description="The engine's socket; '': that of DOCKER_HOST or this machine."
+    )
+    container_network: str = Field(
+        "", description="For containers; '': the engine's bridge if it has one, else 'host'."
+    )
+    gcs_root: Path | None = Field(None, description="What containers may see below /gcs.")
     queue: Literal["api", "pubsub"] = "api"
     project: str = Field("", description="The Google Cloud project whose Pub/Sub to pull from.")
     home: Path

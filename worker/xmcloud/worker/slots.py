@@ -36,7 +36,15 @@ class Slots:
                 left[name] = left.get(name, 0.0) - amount
         return {name: amount for name, amount in left.items() if amount > 0}
 
-    def take(self, key: tuple[str, int], resources: Mapping[str, float]) -> None:
+    def take(
+        self,
+        key: tuple[str, int],
+        resources: Mapping[str, float],
+        instead_of: tuple[str, int] | None = None,
+    ) -> None:
+        """A place, or the one that another key has, if it has one."""
+        if instead_of is not None:
+            self._taken.pop(instead_of, None)
         self._taken[key] = resources
         self._tell()
 

@@ -8,12 +8,13 @@ from typing import Never, Protocol
 
 from xmcloud.core.errors import StorageFull, Unavailable, XmcloudError
 from xmcloud.core.models import Job
-from xmcloud.core.protocol import (
+from xmcloud.core.worker_protocol import (
     OUTPUT_LIMIT,
     AttemptRef,
     Claim,
     Lease,
     Report,
+    Reservation,
     StopOrder,
     Sync,
     SyncAnswer,
@@ -22,6 +23,8 @@ from xmcloud.worker.client import ApiClient
 from xmcloud.worker.news import News
 
 _LONGEST_REQUEST_SECONDS = 90.0  # one that got no answer may be under way that long
+_LONGEST_HOLD_SECONDS = 600.0  # a place that it kept for a job may be filled so much later
+_MARGIN_SECONDS = 0.5
 _REPORTS_TOGETHER = 450
 _OVER = {404, 409}
 _FIRST_PAUSE_SECONDS = 1.0
@@ -38,6 +41,12 @@ class Crew(Protocol):
 
     def take(self, job: Job) -> None:
         """A job was claimed for this worker."""
+
+    def reserve(self, reservation: Reservation) -> None:
+        """A slot is to be kept for a job that may come."""
+
+    def release(self, job_id: str) -> None:
+        """The job did not come; nothing to do if it did."""
 
     def stop(self, order: StopOrder) -> None:
         """Somebody asked for an attempt to stop."""
@@ -64,6 +73,7 @@ class Conversation:
         self._stops_due = 0.0
         self._doubt = False
         self._doubt_until = 0.0
+        self._reserved: dict[str, float] = {}
         self._pause = 0.0
         self._reports_from = 0.0
 
@@ -125,27 +135,29 @@ class Conversation:
 
     async def _exchange(self, reports: list[Report]) -> None:
         """What is asked for stays asked for when there is no answer."""
-        claiming, doubt = self._claiming, self._doubt
-        watch_stops = self._watch_stops or self._time_to_watch_stops()
+        claiming, doubt, sent_at = self._claiming, self._doubt, self._loop.time()
+        overdue = any(until <= sent_at for until in self._reserved.values())
+        watch_stops = self._watch_stops or overdue or self._time_to_watch_stops()
         self._watch_stops = False
         claim = self._crew.claim(self._claimed_queues) if claiming and not doubt else None
         self._doubt = doubt or claim is not None
-        unsure = doubt or (claim is None and self._loop.time() < self._doubt_until)
+        doubtful = sent_at < self._doubt_until and (claim is None or watch_stops)
         request = Sync(
             reports=tuple(reports),
             claim=claim,
             watch_stops=watch_stops,
-            known=self._known() if unsure else None,
+            known=self._known() if doubt or overdue or doubtful else None,
         )
         try:
             answer = await self._client.sync(self._session, request)
         except XmcloudError:
             self._watch_stops = self._watch_stops or watch_stops
             if claim is not None:
-                self._doubt_until = self._loop.time() + _LONGEST_REQUEST_SECONDS
+                self._doubt_for(_LONGEST_REQUEST_SECONDS + _LONGEST_HOLD_SECONDS)
             raise
         self._doubt = False
         self._settle(reports, answer)
+        self._keep_places(answer, sent_at)
         if claiming is not None and not doubt:
             self._claiming = None
             self._claimed_queues.clear()
@@ -159,6 +171,26 @@ class Conversation:
             return False
         self._stops_due = self._loop.time() + self._heartbeat
         return True
+
+    def _doubt_for(self, seconds: float) -> None:
+        """A job may come that no answer told of."""
+        self._doubt_until = max(self._doubt_until, self._loop.time() + seconds)
+
+    def _keep_places(self, answer: SyncAnswer, sent_at: float) -> None:
+        """For jobs that may come, until an answer to what was sent after that time is without."""
+        for job in answer.jobs:
+            self._reserved.pop(job.id, None)
+        for job_id, until in list(self._reserved.items()):
+            if until <= sent_at:
+                del self._reserved[job_id]
+                self._crew.release(job_id)
+        for reservation in answer.reservations:
+            seconds = reservation.seconds + _MARGIN_SECONDS
+            self._reserved[reservation.job_id] = self._loop.time() + seconds
+            self._doubt_for(seconds + _LONGEST_REQUEST_SECONDS)
+            self._crew.reserve(reservation)
+        if self._reserved:
+            self._send_at(min(self._reserved.values()))
 
     def _known(self) -> tuple[AttemptRef, ...]:
         return tuple(AttemptRef(job_id=job_id, fence=fence) for job_id, fence in self._news)

@@ -1,6 +1,6 @@
-"""HTTP as the worker needs it: a request and its whole answer, or a download in pieces."""
+"""HTTP as the worker needs it: a request and its whole answer."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,7 +13,6 @@ from xmcloud.core.errors import Unavailable
 _CONNECT_SECONDS = 10.0
 # Less than servers keep an idle connection: a request on one that just ends would fail.
 _KEPT_SECONDS = 4.0
-_PIECE_BYTES = 256 * 1024
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -24,18 +23,11 @@ class Response:
     path: str
     status: int
     body: bytes
+    content_range: str = ""
 
     @property
     def is_error(self) -> bool:
         return self.status >= 400
-
-
-class Refusal(Exception):
-    """A download was answered with an error."""
-
-    def __init__(self, response: Response) -> None:
-        super().__init__(response.status)
-        self.response = response
 
 
 class Wire(Protocol):
@@ -45,9 +37,6 @@ class Wire(Protocol):
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], seconds: float
     ) -> Response:
         """The server may be silent for `seconds`."""
-
-    def download(self, path: str, seconds: float) -> AsyncIterator[bytes]:
-        """The body in pieces. Raises `Refusal`."""
 
     async def close(self) -> None:
         """Ends the connections."""
@@ -76,17 +65,8 @@ class HttpWire:
                 timeout=_timeout(seconds),
                 allow_redirects=False,
             ) as answer:
-                return Response(path, answer.status, await answer.read())
-
-    async def download(self, path: str, seconds: float) -> AsyncIterator[bytes]:
-        with _breaks_explained():
-            async with self._session.get(
-                self._url + path, timeout=_timeout(seconds), allow_redirects=False
-            ) as answer:
-                if answer.status >= 400:
-                    raise Refusal(Response(path, answer.status, await answer.read()))
-                async for piece in answer.content.iter_chunked(_PIECE_BYTES):
-                    yield piece
+                content_range = answer.headers.get("content-range", "")
+                return Response(path, answer.status, await answer.read(), content_range)
 
     async def close(self) -> None:
         await self._session.close()
