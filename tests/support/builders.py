@@ -5,20 +5,9 @@ from datetime import datetime, timedelta
 
 from tests.support.clock import START
 from xmcloud.core import lifecycle
-from xmcloud.core.models import (
-    Argument,
-    Command,
-    Job,
-    JobSpec,
-    JobState,
-    Limits,
-    Outcome,
-    Reason,
-    ReasonCode,
-    Session,
-    StopRequest,
-)
+from xmcloud.core.models import Job, JobState, Outcome, Reason, ReasonCode, Session, StopRequest
 from xmcloud.core.protocol import NewJob, NewUnit, NewUnits
+from xmcloud.core.specs import Argument, Command, Image, JobSpec, Limits
 
 JOB_ID, EXPERIMENT_ID, SESSION_ID = "j" * 16, "e" * 16, "s" * 16
 DIGEST = "0" * 64
@@ -84,12 +73,24 @@ def session(id: str = SESSION_ID, *, expires_in: float = 30) -> Session:
     )
 
 
+BUILD_ID = "b" * 16
+
+
+def building() -> Job:
+    """Enqueued, its image not there yet."""
+    return lifecycle.enqueued(draft(image_spec()), "default", 1, "ann", START)
+
+
+def image_spec(image: str = "") -> JobSpec:
+    return JobSpec(executable=Image(image=image, build=BUILD_ID))
+
+
 def queued(definition: JobSpec | None = None, now: datetime = START) -> Job:
     return lifecycle.enqueued(draft(definition), "default", 1, "ann", now)
 
 
 def starting(definition: JobSpec | None = None) -> Job:
-    return lifecycle.claimed(queued(definition), session(), START)
+    return lifecycle.claimed(queued(definition), "w", SESSION_ID, START)
 
 
 def running(definition: JobSpec | None = None) -> Job:
@@ -107,6 +108,8 @@ def in_state(state: JobState) -> Job:
             return draft()
         case JobState.QUEUED:
             return queued()
+        case JobState.BUILDING:
+            return building()
         case JobState.STARTING:
             return starting()
         case JobState.RUNNING:

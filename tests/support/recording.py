@@ -41,6 +41,16 @@ class Recording:
     def reset(self) -> None:
         self.before = _nothing
 
+    def once(self, operation: str, work: Callable[[], Awaitable[object]]) -> None:
+        """Does that work ahead of the next operation of that name, and of no later one."""
+
+        async def before(name: str) -> None:
+            if name == operation:
+                self.reset()
+                await work()
+
+        self.before = before
+
     async def note(self, operation: str) -> None:
         self.calls[operation] += 1
         await self.before(operation)

@@ -1,12 +1,12 @@
 """The worker's wire over an httpx transport: the API in this process, or a fake of it."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import httpx
 
 from xmcloud.core.errors import Unavailable
-from xmcloud.worker.wire import Refusal, Response
+from xmcloud.worker.wire import Response
 
 
 class TransportWire:
@@ -21,14 +21,8 @@ class TransportWire:
     ) -> Response:
         with _broken():
             answer = await self._http.request(method, path, content=body, headers=dict(headers))
-        return Response(path, answer.status_code, answer.content)
-
-    async def download(self, path: str, seconds: float) -> AsyncIterator[bytes]:
-        with _broken():
-            answer = await self._http.get(path)
-        if answer.is_error:
-            raise Refusal(Response(path, answer.status_code, answer.content))
-        yield answer.content
+        content_range = answer.headers.get("content-range", "")
+        return Response(path, answer.status_code, answer.content, content_range)
 
     async def close(self) -> None:
         await self._http.aclose()

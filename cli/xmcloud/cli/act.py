@@ -23,8 +23,8 @@ OnJob = Callable[["Client", str], "Job"]
 def stop(references: tuple[Reference, ...], message: str, as_json: bool) -> None:
     """Stop experiments or jobs: what waits is stopped at once, what runs gets SIGTERM first."""
     from xmcloud.cli.failures import parsing
-    from xmcloud.cli.identity import user
     from xmcloud.core.protocol import Stop
+    from xmcloud.xm_cloud.identity import user
 
     with parsing():
         order = Stop(by=user(), message=message)
@@ -41,8 +41,8 @@ def stop(references: tuple[Reference, ...], message: str, as_json: bool) -> None
 @json_option
 def reset(references: tuple[Reference, ...], as_json: bool) -> None:
     """Make drafts of finished experiments or jobs: results go, the definition stays."""
-    from xmcloud.cli.identity import user
     from xmcloud.core.protocol import Act
+    from xmcloud.xm_cloud.identity import user
 
     act = Act(by=user())
     _act(
@@ -60,8 +60,8 @@ def reset(references: tuple[Reference, ...], as_json: bool) -> None:
 def enqueue(references: tuple[Reference, ...], queue: str, as_json: bool) -> None:
     """Queue drafts, stopped or failed jobs, or all such jobs of experiments."""
     from xmcloud.cli.failures import parsing
-    from xmcloud.cli.identity import user
     from xmcloud.core.protocol import Enqueue
+    from xmcloud.xm_cloud.identity import user
 
     with parsing():
         order = Enqueue(by=user(), queue=queue)
@@ -78,8 +78,8 @@ def enqueue(references: tuple[Reference, ...], queue: str, as_json: bool) -> Non
 @json_option
 def dequeue(references: tuple[Reference, ...], as_json: bool) -> None:
     """Take jobs out of their queue; they return to what they were before."""
-    from xmcloud.cli.identity import user
     from xmcloud.core.protocol import Act
+    from xmcloud.xm_cloud.identity import user
 
     act = Act(by=user())
     _act(

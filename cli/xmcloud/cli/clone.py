@@ -41,11 +41,11 @@ def _setting(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 def clone(reference: Reference, settings: dict[str, Any], title: str | None, as_json: bool) -> None:
     """Copy an experiment, or one job, to a new experiment whose jobs are drafts."""
     from xmcloud.cli.failures import parsing
-    from xmcloud.cli.identity import user
     from xmcloud.cli.resolve import find
     from xmcloud.core.models import Job
     from xmcloud.core.protocol import CloneExperiment
     from xmcloud.xm_cloud.client import connect
+    from xmcloud.xm_cloud.identity import user
 
     with parsing():
         order = CloneExperiment(title=title, creator=user(), arguments=settings)

@@ -1,6 +1,7 @@
 """JSON that a command prints and the protocol has no answer for: several answers in one."""
 
-from xmcloud.core.models import Job, Model
+from xmcloud.core.base import Model
+from xmcloud.core.models import Job
 from xmcloud.core.protocol import ExperimentStatus, QueueStatus
 
 

@@ -19,10 +19,13 @@ COMMANDS = {
     "enqueue": Lazy("xmcloud.cli.act:enqueue", "Queue drafts, stopped or failed jobs."),
     "dequeue": Lazy("xmcloud.cli.act:dequeue", "Take jobs out of their queue."),
     "queue": Lazy("xmcloud.cli.queue:queue", "Look at queues and arrange them."),
+    "build": Lazy("xmcloud.cli.build:build", "Look at builds of images and stop them."),
+    "target": Lazy("xmcloud.cli.target:target", "Look at the platforms that take jobs."),
     "worker": Lazy("xmcloud.cli.worker:worker", "Start a worker on this machine; list workers."),
     "up": Lazy("xmcloud.cli.plane:up", "Start a control plane and a worker on this machine."),
     "down": Lazy("xmcloud.cli.plane:down", "Stop what `up` started."),
     "status": Lazy("xmcloud.cli.plane:status", "Show what runs on this machine."),
+    "cluster": Lazy("xmcloud.cli.cluster:cluster", "Create and delete clusters on Google Cloud."),
     "completion": Lazy("xmcloud.cli.completion:completion", "Print a shell's completion script."),
 }
 

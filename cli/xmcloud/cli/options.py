@@ -12,23 +12,27 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Reference(NamedTuple):
-    """An experiment or a job by its id or the beginning of it; or a unit of an experiment."""
+    """An experiment or a job by its id or the beginning of it; or a unit, or a job of it."""
 
     id: str
     unit: int | None = None
+    name: str = ""
 
     def __str__(self) -> str:
-        return self.id if self.unit is None else f"{self.id}/{self.unit}"
+        unit = self.id if self.unit is None else f"{self.id}/{self.unit}"
+        return f"{unit}/{self.name}" if self.name else unit
 
 
 def parse_reference(text: str) -> Reference:
     """Raises click's BadParameter for what cannot be an id."""
-    id, slash, unit = text.partition("/")
-    if not _is_id(id) or (slash and not _is_unit(unit)):
+    id, slash, rest = text.partition("/")
+    unit, named, name = rest.partition("/")
+    if not _is_id(id) or (slash and not _is_unit(unit)) or (named and not name):
         raise click.BadParameter(
-            f"{text!r} is no id. Ids look like k3v7qm2a; k3v7qm2a/3 is unit 3."
+            f"{text!r} is no id. Ids look like k3v7qm2a; k3v7qm2a/3 is unit 3, and "
+            "k3v7qm2a/3/worker its job of that name."
         )
-    return Reference(id, int(unit) if slash else None)
+    return Reference(id, int(unit) if slash else None, name)
 
 
 def _is_id(text: str) -> bool:
@@ -46,6 +50,9 @@ def _note_json(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, callback=_note_json, help="Print one JSON document."
+)
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show what would be sent, with prices, and send nothing."
 )
 id_argument = click.argument(
     "reference",

@@ -23,13 +23,24 @@ def _plane() -> "LocalPlane":
 @click.command(short_help="Start a control plane and a worker on this machine.")
 @click.option("--emulators", is_flag=True, help="Store in Google's emulators (in memory).")
 @click.option(
+    "--stand-ins", is_flag=True, help="Rehearse Vertex AI and Cloud Build on this machine."
+)
+@click.option("--registry", default="", help="HOST:PORT for the images of the rehearsal.")
+@click.option(
     "--port", type=click.IntRange(1, 65535), help="To listen on; else that of the last time."
 )
 @click.option(
     "--slots", type=click.IntRange(1, 1000), help="Jobs at once; else one for each processor."
 )
 @json_option
-def up(emulators: bool, port: int | None, slots: int | None, as_json: bool) -> None:
+def up(
+    emulators: bool,
+    stand_ins: bool,
+    registry: str,
+    port: int | None,
+    slots: int | None,
+    as_json: bool,
+) -> None:
     """Start a control plane and a worker on this machine, or what is missing of them.
 
     They listen on 127.0.0.1 alone and stay until `xmcloud down`. No cloud account is needed.
@@ -41,7 +52,7 @@ def up(emulators: bool, port: int | None, slots: int | None, as_json: bool) -> N
     from xmcloud.local.status import look
 
     plane = _plane()
-    started = plane.up(Wanted(port, slots, emulators))
+    started = plane.up(Wanted(port, slots, emulators, stand_ins, registry))
     if as_json:
         print_json(look(plane))
         return

@@ -70,12 +70,12 @@ def show_queue(name: str, as_json: bool) -> None:
 def move(reference: Reference, to: str, name: str | None, as_json: bool) -> None:
     """Move a waiting job within its queue, or with --queue to a place in another one."""
     from xmcloud.cli.failures import parsing
-    from xmcloud.cli.identity import user
     from xmcloud.cli.resolve import find_job
     from xmcloud.cli.rows import full_reference
     from xmcloud.cli.tables import print_json
     from xmcloud.core.protocol import Move
     from xmcloud.xm_cloud.client import connect
+    from xmcloud.xm_cloud.identity import user
 
     with parsing():
         order = Move.model_validate({"by": user(), "to": to, "queue": name})
@@ -92,9 +92,9 @@ def move(reference: Reference, to: str, name: str | None, as_json: bool) -> None
 @json_option
 def pause(name: str, as_json: bool) -> None:
     """Let nothing more start from a queue; what runs goes on."""
-    from xmcloud.cli.identity import user
     from xmcloud.core.protocol import Act
     from xmcloud.xm_cloud.client import connect
+    from xmcloud.xm_cloud.identity import user
 
     with connect() as client:
         _tell(client.pause_queue(name, Act(by=user())), as_json)
@@ -105,9 +105,9 @@ def pause(name: str, as_json: bool) -> None:
 @json_option
 def resume(name: str, as_json: bool) -> None:
     """Serve a paused queue again."""
-    from xmcloud.cli.identity import user
     from xmcloud.core.protocol import Act
     from xmcloud.xm_cloud.client import connect
+    from xmcloud.xm_cloud.identity import user
 
     with connect() as client:
         _tell(client.resume_queue(name, Act(by=user())), as_json)

@@ -22,7 +22,7 @@ class Ambiguous(XmcloudError):
 def find(client: Client, reference: Reference) -> ExperimentStatus | Job:
     """Raises NotFound and Ambiguous."""
     if reference.unit is not None:
-        return _unit(client, reference.id, reference.unit)
+        return _unit(client, reference.id, reference.unit, reference.name)
     experiment = _if_found(lambda: client.experiment(reference.id))
     if experiment is not None and len(reference.id) == ID_LENGTH:
         return experiment
@@ -51,15 +51,22 @@ def find_job(client: Client, reference: Reference) -> Job:
             f"Experiment {id} has {units} units.",
             f"Name one of them, such as {reference}/1, or the id of a job.",
         )
-    return _unit(client, id, 1)
+    return _unit(client, id, 1, "")
 
 
-def _unit(client: Client, experiment: str, unit: int) -> Job:
-    for job in client.jobs_of(experiment, unit=unit):
-        return job
-    raise NotFound(
-        "unit", f"{experiment}/{unit}", f"See its units with `xmcloud show {experiment}`."
-    )
+def _unit(client: Client, experiment: str, unit: int, name: str) -> Job:
+    """Its job of that name; without a name, the first one."""
+    jobs = {job.name: job for job in client.jobs_of(experiment, unit=unit)}
+    if not jobs:
+        raise NotFound(
+            "unit", f"{experiment}/{unit}", f"See its units with `xmcloud show {experiment}`."
+        )
+    if not name:
+        any_job = next(iter(jobs.values()))
+        return jobs[any_job.group[0].name] if any_job.group else any_job
+    if name not in jobs:
+        raise NotFound("job", name, f"Unit {unit} has: {', '.join(sorted(jobs))}.")
+    return jobs[name]
 
 
 def _if_found(look: Callable[[], T]) -> T | None:

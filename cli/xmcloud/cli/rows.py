@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from xmcloud.cli.tables import Cell, Span
 from xmcloud.core.arguments import render
-from xmcloud.core.models import Attempt, Binary, Command, Job, JobState, PythonSource, Session
-from xmcloud.core.protocol import ExperimentStatus, QueueStatus
+from xmcloud.core.builds import Build, BuildState
+from xmcloud.core.models import Attempt, Job, JobState, ReasonCode, Session
+from xmcloud.core.protocol import ExperimentStatus, QueueStatus, TargetStatus
+from xmcloud.core.specs import Binary, Command, Image, PythonSource
 from xmcloud.xm_cloud.rows import parameters, results
 from xmcloud.xm_cloud.times import age, duration, memory
 
@@ -20,6 +22,7 @@ SHORT = 8
 
 STYLES = {
     JobState.DRAFT: "bright_black",
+    JobState.BUILDING: "yellow",
     JobState.QUEUED: "yellow",
     JobState.STARTING: "cyan",
     JobState.RUNNING: "blue",
@@ -33,13 +36,17 @@ JOBS = ("unit", "job", "name", "state", "parameters", "worker", "duration", "det
 WAITING = ("place", "job", "unit", "name", "queued")
 ATTEMPTS = ("attempt", "worker", "outcome", "started", "duration", "reason")
 QUEUES = ("queue", "priority", "waiting", "oldest", "state")
+BUILDS = ("build", "image", "state", "by", "asked for", "duration", "detail")
+TARGETS = ("target", "running", "limit", "refuses")
 WORKERS = ("worker", "pool", "queues", "slots", "host", "connected", "heard from")
 
 PARTS = ("part", "state", "pid", "url", "uptime", "memory", "log")
 
 
 def full_reference(job: Job) -> str:
-    return f"{job.experiment_id[:SHORT]}/{job.unit}"
+    """What a command takes for this very job."""
+    unit = f"{job.experiment_id[:SHORT]}/{job.unit}"
+    return f"{unit}/{job.name}" if job.group else unit
 
 
 def experiment_row(status: ExperimentStatus, now: datetime) -> list[Cell]:
@@ -85,7 +92,9 @@ def detail(job: Job) -> str:
     """The results of what completed, else why it is in a state that asks for a reason."""
     if job.state is JobState.COMPLETED:
         return _cut(results(job), 60)
-    if job.state in (JobState.FAILED, JobState.STOPPED) or job.failures or job.losses:
+    told = (ReasonCode.QUOTA, ReasonCode.OVERFLOWED, ReasonCode.SUBMITTED)
+    ended = job.state in (JobState.FAILED, JobState.STOPPED)
+    if ended or job.failures or job.losses or job.reason.code in told:
         return _cut(first_line(job.reason.message), 60)
     return ""
 
@@ -122,6 +131,42 @@ def queue_row(status: QueueStatus, now: datetime) -> list[Cell]:
     ]
 
 
+BUILD_STYLES = {
+    BuildState.QUEUED: "yellow",
+    BuildState.WORKING: "blue",
+    BuildState.BUILT: "green",
+    BuildState.FAILED: "red",
+    BuildState.STOPPED: "magenta",
+}
+
+
+def build_row(build: Build, now: datetime) -> list[Cell]:
+    end = build.updated_at if build.state.terminal else now
+    step = f"{build.step}: " if build.step else ""
+    return [
+        build.id[:SHORT],
+        build.spec.push_image_tag or build.spec.name,
+        build_state(build),
+        build.by,
+        age(build.created_at, now),
+        duration((end - build.created_at).total_seconds()),
+        _cut(build.image or f"{step}{first_line(build.message)}", 80),
+    ]
+
+
+def build_state(build: Build) -> Cell:
+    return [Span(build.state, BUILD_STYLES[build.state])]
+
+
+def target_row(target: TargetStatus, now: datetime) -> list[Cell]:
+    blocks = [
+        f"{kind or 'jobs without accelerator'} for {duration((b.until - now).total_seconds())}: "
+        f"{_cut(b.message, 60)}"
+        for kind, b in target.blocks.items()
+    ]
+    return [target.name, str(target.running), str(target.limit), "; ".join(blocks)]
+
+
 def worker_row(session: Session, now: datetime) -> list[Cell]:
     return [
         session.worker,
@@ -134,6 +179,21 @@ def worker_row(session: Session, now: datetime) -> list[Cell]:
     ]
 
 
+def pool(job: Job) -> str:
+    """Who runs it; with what comes next if nobody there does."""
+    overflow = job.spec.overflow
+    if overflow is None or job.overflowed:
+        return job.pool or "any"
+    after = duration(overflow.after_seconds)
+    return f"{job.pool or 'any'}, after {after} {overflow.target}"
+
+
+def remote(job: Job) -> str:
+    """Where the platform shows the newest attempt."""
+    last = job.attempts[-1].remote if job.attempts else None
+    return (last.url or last.name) if last else ""
+
+
 def command_line(job: Job) -> str:
     """What runs, as one would type it."""
     executable = job.spec.executable
@@ -144,6 +204,8 @@ def command_line(job: Job) -> str:
             start = list(executable.entrypoint)
         case Binary():
             start = [executable.name]
+        case Image():
+            start = [*executable.command] or [executable.image or f"build {executable.build}"]
     return _cut(shlex.join([*start, *render(job.spec.arguments)]), 200)
 
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xmcloud.cli.options import json_option, pool_option, queue_option
+from xmcloud.cli.options import dry_run_option, json_option, pool_option, queue_option
 
 if TYPE_CHECKING:
     from xmcloud.core.models import Job
     from xmcloud.core.protocol import NewUnits
     from xmcloud.xm_cloud.client import Client
+    from xmcloud.xm_cloud.planning.recorder import Recorder
 
 PASSED_ON = ("PATH", "VIRTUAL_ENV", "PYTHONPATH")
 """Variables of the caller that the command gets, so that it finds what it would find here."""
@@ -49,6 +50,7 @@ def _environment(
 )
 @pool_option
 @click.option("--detach", is_flag=True, help="Submit it and return; follow with `xmcloud logs -f`.")
+@dry_run_option
 @json_option
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
@@ -58,28 +60,27 @@ def run(
     env: dict[str, str],
     pool: str,
     detach: bool,
+    dry_run: bool,
     as_json: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run one command as an experiment: tracked, queued, its log kept.
 
     It runs in this folder, with this PATH. Its output is shown as it comes, and `xmcloud run`
-    ends with its exit status. With --json the job is printed at the end, and the log on stderr.
+    ends with its exit status. With --json the job is printed at the end, and the log on stderr;
+    of a dry run, the plan.
     """
     from xmcloud.cli.failures import parsing
-    from xmcloud.cli.identity import user
-    from xmcloud.cli.messages import say
     from xmcloud.core.protocol import NewExperiment
-    from xmcloud.local.control import ensure_up
-    from xmcloud.xm_cloud.client import connect
+    from xmcloud.xm_cloud.identity import user
     from xmcloud.xm_cloud.places import on_this_machine
+    from xmcloud.xm_cloud.planning.recorder import Recorder
 
     located = (_program(command[0]), *command[1:])
     with parsing():
         unit = _unit(name or os.path.basename(command[0]), located, env, pool, queue)
         new = NewExperiment(title=title or _shown(command), creator=user())
-    ensure_up(say)
-    with connect() as client:
+    with _client(dry_run) as client:
         if pool == "local" and not on_this_machine(client.url):
             raise click.UsageError(
                 f"The control plane {client.url} is on another machine; name a --pool of workers "
@@ -87,10 +88,31 @@ def run(
             )
         experiment = client.create_experiment(new)
         (job,) = client.add_units(experiment.id, unit)
-        if detach:
+        if isinstance(client, Recorder):
+            _show_plan(client, as_json)
+        elif detach:
             _submitted(job, as_json)
         else:
             _attend(client, job, as_json)
+
+
+def _client(dry_run: bool) -> "Client":
+    from xmcloud.cli.messages import say
+    from xmcloud.local.control import ensure_up
+    from xmcloud.xm_cloud.client import connect
+    from xmcloud.xm_cloud.planning.recorder import Recorder
+
+    if dry_run:
+        return Recorder()
+    ensure_up(say)
+    return connect()
+
+
+def _show_plan(recorder: "Recorder", as_json: bool) -> None:
+    from xmcloud.cli.dry_run import show_plan
+    from xmcloud.xm_cloud.planning.plan import plan_of
+
+    show_plan(plan_of(recorder), as_json)
 
 
 def _program(name: str) -> str:
@@ -109,8 +131,8 @@ def _shown(command: tuple[str, ...]) -> str:
 def _unit(
     name: str, command: tuple[str, ...], env: dict[str, str], pool: str, queue: str
 ) -> "NewUnits":
-    from xmcloud.core.models import Command, JobSpec
     from xmcloud.core.protocol import NewJob, NewUnit, NewUnits
+    from xmcloud.core.specs import Command, JobSpec
 
     here = {key: os.environ[key] for key in PASSED_ON if key in os.environ}
     spec = JobSpec(

@@ -23,11 +23,18 @@ def worker() -> None:
     help="A queue to take from; several in order of preference.  [high, default, low]",
 )
 @click.option("--slots", type=click.IntRange(1, 1000), help="Jobs at once.  [1]")
-def start(name: str | None, pool: str | None, queues: tuple[str, ...], slots: int | None) -> None:
+@click.option("--address", help="Where workers of other machines reach its jobs.")
+def start(
+    name: str | None,
+    pool: str | None,
+    queues: tuple[str, ...],
+    slots: int | None,
+    address: str | None,
+) -> None:
     """Take jobs from queues and run them here, until Ctrl-C or SIGTERM.
 
     Then it gives the jobs under way back to their queues. A flag wins over the environment
-    (XMCLOUD_WORKER_NAME, _POOL, _QUEUES, _SLOTS), that over worker.json in XMCLOUD_HOME.
+    (XMCLOUD_WORKER_NAME, _POOL, _QUEUES, _SLOTS, _ADDRESS), that over worker.json in XMCLOUD_HOME.
     """
     import logging
     import os
@@ -35,7 +42,13 @@ def start(name: str | None, pool: str | None, queues: tuple[str, ...], slots: in
     from xmcloud.worker.main import run
     from xmcloud.worker.settings import load_settings
 
-    flags = {"name": name, "pool": pool, "queues": queues or None, "slots": slots}
+    flags = {
+        "name": name,
+        "pool": pool,
+        "queues": queues or None,
+        "slots": slots,
+        "address": address,
+    }
     settings = load_settings(flags, os.environ)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("xmcloud").setLevel(logging.INFO)

@@ -9,8 +9,7 @@ from pydantic import JsonValue
 
 from xmcloud import xm
 from xmcloud.core.errors import InvalidInput
-from xmcloud.core.models import Argument
-from xmcloud.xm_cloud.unsupported import Unsupported
+from xmcloud.core.specs import Argument
 
 INTEGERS = range(-(2**63), 2**63)
 """What every store keeps as an integer; a larger one travels as text."""
@@ -19,23 +18,43 @@ INTEGERS = range(-(2**63), 2**63)
 def to_protocol(arguments: xm.SequentialArgs) -> tuple[Argument, ...]:
     """Arguments whose argv is that of `arguments`, with their JSON types kept.
 
-    Raises `Unsupported` for a `ShellSafeArg` and `InvalidInput` for text that no process can
-    receive.
+    A `ShellSafeArg` is read by a shell where the job runs; in a list, each item is an argument of
+    its own then. Raises `InvalidInput` for text that no process can receive.
     """
-    if arguments.needs_shell:
-        raise Unsupported(
-            "An xm.ShellSafeArg needs a shell, and this executor starts processes without one.",
-            "Pass the value as plain text, or use it in a command of xm.CommandList.",
-        )
     return tuple(_arguments(arguments))
 
 
 def _arguments(arguments: xm.SequentialArgs) -> Iterator[Argument]:
     for key, value in arguments.items():
         if isinstance(key, str):
-            yield Argument(name=_checked("the name of an argument", key), value=_value(key, value))
+            yield from _flag(_checked("the name of an argument", key), value)
+        elif isinstance(value, xm.ShellSafeArg):
+            yield _for_shell(None, str(key + 1), value.arg)
         else:
             yield Argument(value="None" if value is None else _scalar(str(key + 1), value))
+
+
+def _flag(name: str, value: Any) -> Iterator[Argument]:
+    if isinstance(value, xm.ShellSafeArg):
+        yield _for_shell(name, name, value.arg)
+    elif _mixed(value):
+        for item in value:
+            yield from _flag(name, item if isinstance(item, xm.ShellSafeArg) else [item])
+    else:
+        yield Argument(name=name, value=_value(name, value))
+
+
+def _for_shell(name: str | None, what: str, text: str) -> Argument:
+    return Argument(name=name, value=_text(what, text), shell=True)  # noqa: S604  no call of one
+
+
+def _mixed(value: Any) -> bool:
+    """Whether a flat list holds something that a shell reads."""
+    return (
+        isinstance(value, list | tuple)
+        and any(isinstance(item, xm.ShellSafeArg) for item in value)
+        and not any(isinstance(item, list | tuple) for item in value)
+    )
 
 
 def _value(name: str, value: Any) -> JsonValue:

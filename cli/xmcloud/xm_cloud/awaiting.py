@@ -29,6 +29,7 @@ class Pending(Awaitable[T], Generic[T]):
 
     def result(self) -> T:
         """Blocks until it is there."""
+        self.heard = True
         return self._future.result()
 
     def failure(self) -> BaseException | None:

@@ -1,19 +1,24 @@
 """The control plane's HTTP API as typed calls."""
 
+import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 from urllib.parse import quote
 
 from pydantic import ValidationError
 
+from xmcloud.core.base import Model
+from xmcloud.core.blobs import BlobParts, CompleteBlob, StoredBlob
+from xmcloud.core.builds import Build
 from xmcloud.core.errors import Unauthorized, Unavailable, XmcloudError
-from xmcloud.core.models import Experiment, Job, Model, QueueState
+from xmcloud.core.models import Experiment, Job, QueueState
 from xmcloud.core.protocol import (
     Act,
     Acted,
+    Builds,
     Changes,
     CloneExperiment,
     EditExperiment,
@@ -25,20 +30,24 @@ from xmcloud.core.protocol import (
     Jobs,
     LogSlice,
     Move,
+    NewBuild,
     NewExperiment,
     NewQueue,
     NewUnits,
     Problem,
     Queues,
     QueueStatus,
-    Sessions,
     Stop,
+    Targets,
 )
+from xmcloud.core.worker_protocol import Sessions
 from xmcloud.xm_cloud.places import address, on_this_machine
 from xmcloud.xm_cloud.problems import error_of
 
 if TYPE_CHECKING:
     import httpx
+
+    from xmcloud.xm_cloud.archives.uploads import Sent
 
 M = TypeVar("M", bound=Model)
 Method = Literal["GET", "HEAD", "PUT", "POST", "PATCH"]
@@ -52,6 +61,25 @@ ANSWER_SECONDS = 60.0
 BUSY = frozenset({502, 503})
 
 
+COMPLETE_SECONDS = 540.0
+"""How much longer an answer may take for which a blob of many parts is read."""
+
+_PIECE_BYTES = 256 * 1024
+
+
+class Body:
+    """Bytes that tell how far they are sent, each time that they are."""
+
+    def __init__(self, data: bytes, sent: "Sent") -> None:
+        self._data, self._sent = data, sent
+
+    def __iter__(self) -> Iterator[bytes]:
+        for start in range(0, len(self._data), _PIECE_BYTES):
+            piece = self._data[start : start + _PIECE_BYTES]
+            yield piece
+            self._sent(start + len(piece))
+
+
 class Client:
     """Speaks to one control plane; may be used by several threads at once.
 
@@ -59,6 +87,9 @@ class Client:
     raises the class of `xmcloud.core.errors` that the answer names, and `Unavailable` when there
     is no answer.
     """
+
+    dry: ClassVar[bool] = False
+    """Whether it only writes down what it is asked for: then nothing is built, and nothing runs."""
 
     def __init__(
         self, url: str, token: str, *, sleep: Callable[[float], None] = time.sleep
@@ -196,6 +227,24 @@ class Client:
         """The sessions of workers that are connected."""
         return self._get(Sessions, "/v1/workers")
 
+    def create_build(self, new: NewBuild, key: str | None = None) -> Build:
+        """The build of that spec; one that is there or under way is not made again."""
+        return self._create(Build, "/v1/builds", new, key)
+
+    def builds(self, limit: int = 50, cursor: str | None = None) -> Builds:
+        """The newest first."""
+        return self._get(Builds, "/v1/builds", {"limit": limit, "cursor": cursor})
+
+    def stop_build(self, id: str, act: Act) -> Build:
+        return self._send(Build, "POST", f"/v1/builds/{_part(id)}/stop", act)
+
+    def targets(self) -> Targets:
+        return self._get(Targets, "/v1/targets")
+
+    def build(self, id: str, wait: float = 0) -> Build:
+        """The build; with `wait`, when it has ended or so many seconds have passed."""
+        return self._get(Build, f"/v1/builds/{_part(id)}", {"wait": wait}, wait)
+
     def has_blob(self, digest: str) -> bool:
         response = self._request("HEAD", f"/v1/blobs/{digest}")
         if response.status_code == 404:
@@ -203,21 +252,42 @@ class Client:
         self._raise_problem(response)
         return True
 
-    def put_blob(self, digest: str, data: bytes) -> None:
+    def put_blob(self, digest: str, data: bytes, sent: "Sent | None" = None) -> None:
         """Idempotent; the control plane checks the digest."""
-        self._raise_problem(
-            self._request(
-                "PUT",
-                f"/v1/blobs/{digest}",
-                body=data,
-                headers={"Content-Type": "application/octet-stream"},
-            )
+        self._put_bytes(f"/v1/blobs/{digest}", data, sent)
+
+    def parts(self, digest: str) -> set[str]:
+        """The digests of the parts that are there of a blob that is not complete."""
+        answer = self._get(BlobParts, f"/v1/blobs/{digest}/parts")
+        return {part.digest for part in answer.parts}
+
+    def put_part(self, digest: str, part: str, data: bytes, sent: "Sent | None" = None) -> None:
+        """Idempotent; at most `PART_LIMIT` bytes."""
+        self._put_bytes(f"/v1/blobs/{digest}/parts/{part}", data, sent)
+
+    def complete_blob(self, digest: str, parts: Sequence[str]) -> None:
+        """Makes the blob of its parts. Idempotent; the control plane reads all of them."""
+        self._answer(
+            StoredBlob,
+            "POST",
+            f"/v1/blobs/{digest}/complete",
+            body=CompleteBlob(parts=tuple(parts)).model_dump_json().encode(),
+            headers={"Idempotency-Key": digest},
+            wait=COMPLETE_SECONDS,
         )
 
     def get_blob(self, digest: str) -> bytes:
         response = self._request("GET", f"/v1/blobs/{digest}")
         self._raise_problem(response)
         return response.content
+
+    def _put_bytes(self, path: str, data: bytes, sent: "Sent | None") -> None:
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Length": str(len(data)),
+        }
+        body = data if sent is None else Body(data, sent)
+        self._raise_problem(self._request("PUT", path, body=body, headers=headers))
 
     def _get(self, model: type[M], path: str, query: Query | None = None, wait: float = 0) -> M:
         return self._answer(model, "GET", path, query=query, wait=wait)
@@ -261,7 +331,7 @@ class Client:
         path: str,
         *,
         query: Query | None = None,
-        body: bytes | None = None,
+        body: bytes | Body | None = None,
         headers: Mapping[str, str] | None = None,
         wait: float = 0,
     ) -> "httpx.Response":
@@ -323,6 +393,8 @@ def _part(name: str) -> str:
 def _http_client(url: str, token: str) -> "httpx.Client":
     import httpx
 
+    # A script that shows what it logs means its own work, not each of our requests.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     return httpx.Client(
         base_url=url,
         headers={"Authorization": f"Bearer {token}"} if token else {},

@@ -1,11 +1,10 @@
 """Experiments as launch scripts see them."""
 
-import getpass
 import sys
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, overload
 
 from pydantic import ValidationError
 
@@ -14,16 +13,18 @@ from xmcloud.core import models
 from xmcloud.core.errors import KeyReused, NotFound
 from xmcloud.core.names import job_id
 from xmcloud.core.protocol import NewExperiment, NewUnits
-from xmcloud.xm_cloud import packaging
 from xmcloud.xm_cloud.awaiting import Pending, in_thread, loop_runs_here
 from xmcloud.xm_cloud.client import Client
 from xmcloud.xm_cloud.generators import run_generator
+from xmcloud.xm_cloud.grouping import by_unit
+from xmcloud.xm_cloud.identity import user
+from xmcloud.xm_cloud.leaving import wait_for_units
 from xmcloud.xm_cloud.metadata import Annotations
-from xmcloud.xm_cloud.requests import first_fault, single_job
+from xmcloud.xm_cloud.packaging import package as packaging
+from xmcloud.xm_cloud.requests import first_fault, jobs_of
 from xmcloud.xm_cloud.sender import Sender
 from xmcloud.xm_cloud.shared import shared_client
-from xmcloud.xm_cloud.units import WorkUnit
-from xmcloud.xm_cloud.unsupported import Unsupported, warn_of_unused
+from xmcloud.xm_cloud.units import AuxiliaryUnit, Unit, WorkUnit
 from xmcloud.xm_cloud.watcher import Watcher
 
 
@@ -38,8 +39,8 @@ class Experiment(xm.Experiment):
         self.sender = Sender(self._send, experiment.units)
         self.watcher = Watcher(lambda since, wait: client.changes(id, since, wait))
         self._before: dict[int, WorkUnit] | None = None if experiment.units else {}
-        self._identities: dict[str, Pending[WorkUnit]] = {}
-        self._added: list[tuple[WorkUnit, Pending[WorkUnit]]] = []
+        self._identities: dict[str, Pending[Unit]] = {}
+        self._added: list[tuple[Unit, Pending[Unit]]] = []
         self._to_package: list[tuple[xm.Packageable, Future[xm.Executable]]] = []
 
     @property
@@ -58,9 +59,17 @@ class Experiment(xm.Experiment):
     def work_units(self) -> Mapping[int, WorkUnit]:
         """By number: those that were here before and those added since; waits for the latter."""
         if self._before is None:
-            jobs = self.client.jobs_of(self.experiment_id)
-            self._before = {job.unit: WorkUnit.of(self, job) for job in jobs}
-        added = (unit for unit, pending in self._added if pending.failure() is None)
+            before = by_unit(self.client.jobs_of(self.experiment_id))
+            self._before = {
+                number: WorkUnit.of(self, jobs)
+                for number, jobs in before.items()
+                if jobs[0].auxiliary is None
+            }
+        added = [
+            unit
+            for unit, pending in self._added
+            if isinstance(unit, WorkUnit) and pending.failure() is None
+        ]
         return dict(sorted((self._before | {unit.work_unit_id: unit for unit in added}).items()))
 
     def _send(self, new: NewUnits, key: str) -> list[models.Job]:
@@ -68,7 +77,8 @@ class Experiment(xm.Experiment):
         try:
             return self.client.add_units(self.experiment_id, new, key)
         except KeyReused:
-            return [self.client.job(job_id(self.experiment_id, key, 0))]
+            first = self.client.job(job_id(self.experiment_id, key, 0))
+            return list(self.client.jobs_of(self.experiment_id, unit=first.unit))
 
     def package(self, packageables: Sequence[xm.Packageable] = ()) -> Sequence[xm.Executable]:
         """In parallel, together with what `package_async` got; raises the first error."""
@@ -76,7 +86,9 @@ class Experiment(xm.Experiment):
         futures = [future for _, future in waiting]
         try:
             packaged = packaging.package(
-                self.client, [*packageables, *(packageable for packageable, _ in waiting)]
+                self.client,
+                [*packageables, *(packageable for packageable, _ in waiting)],
+                dry=self.client.dry,
             )
         except BaseException as error:
             for future in futures:
@@ -91,6 +103,45 @@ class Experiment(xm.Experiment):
         self._to_package.append((packageable, future))
         return Pending(future)
 
+    @overload
+    def add(
+        self,
+        job: xm.AuxiliaryUnitJob,
+        args: Mapping[str, Any] | None = None,
+        *,
+        identity: str = "",
+    ) -> Pending[AuxiliaryUnit]: ...
+
+    @overload
+    def add(
+        self,
+        job: xm.JobType,
+        args: Mapping[str, Any] | None = None,
+        *,
+        role: xm.WorkUnitRole = ...,
+        identity: str = "",
+    ) -> Pending[WorkUnit]: ...
+
+    @overload
+    def add(
+        self,
+        job: xm.JobType,
+        args: Mapping[str, Any] | None = None,
+        *,
+        role: xm.AuxiliaryUnitRole,
+        identity: str = "",
+    ) -> Pending[AuxiliaryUnit]: ...
+
+    @overload
+    def add(
+        self,
+        job: xm.JobType | xm.AuxiliaryUnitJob,
+        args: Mapping[str, Any] | None = None,
+        *,
+        role: xm.ExperimentUnitRole = ...,
+        identity: str = "",
+    ) -> Pending[Unit]: ...
+
     def add(
         self,
         job: xm.JobType | xm.AuxiliaryUnitJob,
@@ -98,23 +149,23 @@ class Experiment(xm.Experiment):
         *,
         role: xm.ExperimentUnitRole = xm.WorkUnitRole(),  # noqa: B008
         identity: str = "",
-    ) -> Pending[WorkUnit]:
+    ) -> Pending[Any]:
         """Sends a unit at once, or with the next request while one is under way.
 
-        The units after a generator wait until it has added its job, so that numbers follow the
+        The units after a generator wait until it has added its jobs, so that numbers follow the
         order of adding. With an identity, the unit that anybody added under it before is returned.
-        Raises `Unsupported` for an auxiliary unit and a group of several jobs.
+        Raises `Unsupported` and `InvalidInput` for what cannot run.
         """
         if identity in self._identities:
             return self._identities[identity]
-        if isinstance(job, xm.AuxiliaryUnitJob) or isinstance(role, xm.AuxiliaryUnitRole):
-            raise Unsupported("An auxiliary unit was added.", "Add it as a work unit for now.")
-        warn_of_unused("role", role, xm.WorkUnitRole())
-        unit = WorkUnit(self, identity)
+        if isinstance(job, xm.AuxiliaryUnitJob):
+            role, job = job.role, job.job
+        kind = AuxiliaryUnit if isinstance(role, xm.AuxiliaryUnitRole) else WorkUnit
+        unit: Unit = kind(self, role, identity)
         if xm.is_job_generator(job):
             done = run_generator(job, unit, args or {})
         else:
-            unit.send(single_job(job, args))
+            unit.send(jobs_of(job, args))
             done = unit.sent()
         pending = Pending(done)
         self._added.append((unit, pending))
@@ -123,38 +174,28 @@ class Experiment(xm.Experiment):
         return pending
 
     def leave(self, failed: bool) -> None:
-        """Sends what is left and, unless the script failed, waits for local jobs.
+        """Sends what is left and, unless the script failed, waits for builds and local jobs.
 
-        Raises for the first job that could not be added or, on this machine, failed.
+        Raises for the first job that could not be added or built or, on this machine, failed.
         """
         if failed:
             self.sender.flush()
             return
-        if not self._added:
-            _warn_of_no_unit(self._experiment.title)
         failures = [(pending, pending.failure()) for _, pending in self._added]
-        sent = sum(failure is None for _, failure in failures)
-        sys.stderr.write(f"xmcloud: experiment {self.experiment_id[:8]} has {_units(sent)}.\n")
+        sent = [unit for (unit, _), (_, why) in zip(self._added, failures, strict=True) if not why]
+        if not any(isinstance(unit, WorkUnit) for unit, _ in self._added):
+            _warn_of_no_unit(self._experiment.title)
         try:
-            self._wait_for_local()
+            if not self.client.dry:
+                self._attend(sent)
         finally:
             for pending, failure in failures:
                 if failure is not None and not pending.heard:
                     raise failure
 
-    def _wait_for_local(self) -> None:
-        units = [unit for unit, pending in self._added if unit.local and not pending.failure()]
-        if not units:
-            return
-        from xmcloud.xm_cloud.following import follow
-
-        shown = {
-            unit.job().id for unit in units if unit.local and unit.local.experimental_stream_output
-        }
-        ended = follow(self.client, self.watcher, [unit.job() for unit in units], shown)
-        for unit, job in zip(units, ended, strict=True):
-            if job.state is models.JobState.FAILED and (error := unit.error_of(job)):
-                raise error
+    def _attend(self, sent: Sequence[Unit]) -> None:
+        sys.stderr.write(f"xmcloud: experiment {self.experiment_id[:8]} has {_units(len(sent))}.\n")
+        wait_for_units(self.client, self.watcher, sent)
 
 
 def _units(count: int) -> str:
@@ -162,7 +203,9 @@ def _units(count: int) -> str:
 
 
 def _warn_of_no_unit(title: str) -> None:
-    warnings.warn(f"experiment {title!r} has no unit; add jobs to it before it ends", stacklevel=4)
+    warnings.warn(
+        f"experiment {title!r} has no work unit; add jobs to it before it ends", stacklevel=4
+    )
 
 
 class ExperimentContext:
@@ -228,7 +271,7 @@ def create_experiment(
     """
     try:
         new = NewExperiment(
-            title=experiment_title, creator=creator or _me(), tags=tuple(tags), notes=notes
+            title=experiment_title, creator=creator or user(), tags=tuple(tags), notes=notes
         )
     except ValidationError as error:
         raise first_fault(error) from None
@@ -260,10 +303,3 @@ def list_experiments() -> list[Experiment]:
         cursor = page.cursor
         if cursor is None:
             return found
-
-
-def _me() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"

@@ -2,7 +2,6 @@
 
 import importlib.util
 import inspect
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,11 +11,10 @@ from typing import Any
 
 from xmcloud import xm
 from xmcloud.core.errors import InvalidInput
+from xmcloud.xm_cloud import flags
 
 PACKAGE = "xmcloud_launch"
 """The package of a script whose folder is none, so that its relative imports work."""
-
-_OWN_FLAGS = re.compile(r"--?(no)?(xm_wrap_late_bindings|xm_build_image_locally)(=.*)?")
 
 
 def launch(path: str, argv: Sequence[str]) -> None:
@@ -28,6 +26,8 @@ def launch(path: str, argv: Sequence[str]) -> None:
     script = Path(path).absolute()
     if not script.is_file():
         raise InvalidInput("script", path, "a Python file")
+    for name in flags.unused(argv):
+        sys.stderr.write(f"xmcloud: --{name} is accepted and changes nothing.\n")
     with _as_program(script, [path, *argv]), xm.launch_script_folder(script.parent):
         main = getattr(_imported(script), "main", None)
         if not callable(main):
@@ -77,7 +77,7 @@ def _call(main: Callable[..., Any], argv: list[str]) -> None:
     if "absl.flags" in sys.modules:
         _call_with_absl(main, argv)
         return
-    argv = [word for word in argv if not _OWN_FLAGS.fullmatch(word)]
+    argv = flags.without_own(argv)
     sys.argv[:] = argv
     result = main(argv) if inspect.signature(main).parameters else main()
     if inspect.iscoroutine(result):
@@ -87,11 +87,9 @@ def _call(main: Callable[..., Any], argv: list[str]) -> None:
 
 
 def _call_with_absl(main: Callable[..., Any], argv: list[str]) -> None:
-    from absl import app, flags
+    from absl import app
 
-    for name in ("xm_wrap_late_bindings", "xm_build_image_locally"):
-        if name not in flags.FLAGS:
-            flags.DEFINE_boolean(name, True, "Accepted for compatibility; changes nothing.")
+    flags.define()
     try:
         app.run(main, argv=argv)
     except SystemExit as end:

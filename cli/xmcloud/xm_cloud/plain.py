@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from typing import Self, TextIO
 
 from xmcloud.core.models import Job
-from xmcloud.xm_cloud.rows import duration, final_table, outcome, parameters, results, summary
+from xmcloud.xm_cloud.rows import (
+    duration,
+    final_table,
+    label,
+    outcome,
+    parameters,
+    results,
+    summary,
+)
 
 
 class PlainView:
@@ -39,7 +47,7 @@ class PlainView:
             self._write(job, line)
 
     def _write(self, job: Job, text: str) -> None:
-        self._stream.write(f"[{job.unit}] {text.rstrip()}\n")
+        self._stream.write(f"[{label(job)}] {text.rstrip()}\n")
         self._stream.flush()
 
 

@@ -9,7 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from xmcloud.core.models import Job, JobState
-from xmcloud.xm_cloud.rows import duration, final_table, outcome, parameters, results, summary
+from xmcloud.xm_cloud.rows import (
+    duration,
+    final_table,
+    label,
+    outcome,
+    parameters,
+    results,
+    summary,
+)
 
 STYLES = {
     JobState.RUNNING: "cyan",
@@ -45,7 +53,7 @@ class LiveView:
         self._jobs[job.id] = job
 
     def printed(self, job: Job, lines: Sequence[str]) -> None:
-        prefix = Text(f"[{job.unit}] ", style="dim")
+        prefix = Text(f"[{label(job)}] ", style="dim")
         self._console.print(Text("\n").join(prefix + Text.from_ansi(line) for line in lines))
 
     def now(self) -> RenderableType:
@@ -53,7 +61,7 @@ class LiveView:
         jobs = list(self._jobs.values())
         table = Table("unit", "parameters", "status", "duration", "results", box=None)
         for job in _most_interesting(jobs, max(3, self._console.height - 5)):
-            cells = [str(job.unit), parameters(job), outcome(job), duration(job), results(job)]
+            cells = [label(job), parameters(job), outcome(job), duration(job), results(job)]
             table.add_row(*map(Text, cells), style=STYLES.get(job.state, "dim"))
         return Group(table, Text(summary(jobs), style="dim"))
 
@@ -80,4 +88,4 @@ def _most_interesting(jobs: list[Job], room: int) -> list[Job]:
             -job.updated_at.timestamp() if job.state.terminal else job.unit,
         ),
     )
-    return sorted(ranked[:room], key=lambda job: job.unit)
+    return sorted(ranked[:room], key=lambda job: (job.unit, job.position))

@@ -14,6 +14,11 @@ from xmcloud.xm_cloud import times
 LONGEST = 60
 
 
+def label(job: Job) -> str:
+    """The unit, and which of its jobs when it has several."""
+    return f"{job.unit} {job.name}" if job.group else str(job.unit)
+
+
 def parameters(job: Job) -> str:
     """Flags as `name=value`, positional arguments as they are."""
     words = []
@@ -59,10 +64,10 @@ def summary(jobs: Iterable[Job]) -> str:
 
 
 def final_table(jobs: Sequence[Job]) -> list[list[str]]:
-    """A heading and a row a unit, with a column for each result."""
+    """A heading and a row a job, with a column for each result."""
     names = list(dict.fromkeys(name for job in jobs for name in job.results))
     rows = [["unit", "parameters", *names, "duration", "status"]]
     for job in jobs:
         values = [short(job.results[name]) if name in job.results else "" for name in names]
-        rows.append([str(job.unit), parameters(job), *values, duration(job), outcome(job)])
+        rows.append([label(job), parameters(job), *values, duration(job), outcome(job)])
     return rows

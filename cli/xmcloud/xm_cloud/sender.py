@@ -3,13 +3,14 @@
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from xmcloud.core.errors import XmcloudError
 from xmcloud.core.models import Job
 from xmcloud.core.protocol import BATCH_LIMIT, NewUnit, NewUnits
+from xmcloud.xm_cloud.grouping import by_unit
 
 BATCH_BYTES = 2 * 1024 * 1024
 Send = Callable[[NewUnits, str], list[Job]]
@@ -17,7 +18,7 @@ Send = Callable[[NewUnits, str], list[Job]]
 
 @dataclass(eq=False)
 class Place:
-    """A unit's place in the line; `job` is what the control plane made of it.
+    """A unit's place in the line; `jobs` are what the control plane made of it.
 
     Reserved, without a unit yet, it holds up those behind, so that they get later numbers. A key
     of its own makes a request of its own.
@@ -27,7 +28,7 @@ class Place:
     key: str | None = None
     size: int = 0
     promised: int | None = None
-    job: Future[Job] = field(default_factory=Future)
+    jobs: Future[Sequence[Job]] = field(default_factory=Future)
 
 
 class Sender:
@@ -88,17 +89,18 @@ class Sender:
         while batch := self._next():
             self._deliver(batch)
             with self._changed:
-                self._units -= sum(place.job.exception() is not None for place in batch)
+                self._units -= sum(place.jobs.exception() is not None for place in batch)
 
     def _next(self) -> list[Place]:
         """The next batch; empty, and the thread ends, when nothing is ready."""
         batch: list[Place] = []
-        size = 0
+        size = jobs = 0
         with self._changed:
-            while self._line and (place := self._line[0]).unit is not None:
+            while self._line and (unit := (place := self._line[0]).unit) is not None:
                 size += place.size
+                jobs += len(unit.jobs)
                 alone = place.key or (batch and batch[0].key)
-                if batch and (alone or size > BATCH_BYTES or len(batch) == BATCH_LIMIT):
+                if batch and (alone or size > BATCH_BYTES or jobs > BATCH_LIMIT):
                     break
                 batch.append(self._line.popleft())
             self._units += len(batch)
@@ -117,23 +119,24 @@ class Sender:
                     self._deliver([place])
                 return
             for place in batch:
-                place.job.set_exception(error)
+                place.jobs.set_exception(error)
         else:
-            for place, job in zip(batch, jobs, strict=True):
-                _settle(place, job)
+            for place, unit in zip(batch, by_unit(jobs).values(), strict=True):
+                _settle(place, unit)
         finally:
             for place in batch:
-                if not place.job.done():
-                    place.job.set_exception(RuntimeError("the sender broke down"))
+                if not place.jobs.done():
+                    place.jobs.set_exception(RuntimeError("the sender broke down"))
 
 
-def _settle(place: Place, job: Job) -> None:
-    if place.promised in (None, job.unit):
-        place.job.set_result(job)
+def _settle(place: Place, jobs: Sequence[Job]) -> None:
+    number = jobs[0].unit
+    if place.promised in (None, number):
+        place.jobs.set_result(jobs)
         return
-    place.job.set_exception(
+    place.jobs.set_exception(
         XmcloudError(
-            f"The unit was promised number {place.promised} and got {job.unit}, because a unit "
+            f"The unit was promised number {place.promised} and got {number}, because a unit "
             "before it was refused or somebody else added one.",
             "Read work_unit_id after the job was added, or repeat the launch.",
         )

@@ -11,7 +11,7 @@ class Unsupported(XmcloudError):
     slug, title, status = "unsupported", "Not supported", 422
 
 
-def warn_of_unused(field: str, value: object, default: object) -> None:
-    """Tells that a wish which changes nothing about the result is not honoured yet."""
+def warn_of_unused(field: str, value: object, default: object, where: str) -> None:
+    """Tells that a wish changes nothing about the result there."""
     if value != default:
-        warnings.warn(f"{field} is {value!r}; it has no effect yet", UserWarning, stacklevel=4)
+        warnings.warn(f"{field} is {value!r}; it has no effect {where}", UserWarning, stacklevel=4)

@@ -14,18 +14,34 @@ import httpx
 import uvicorn
 from pydantic import JsonValue
 
+from tests.support.builder import MemoryBuilder
+from tests.support.platform import MemoryPlatform
 from xmcloud.adapters.files import FileBlobs
 from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
+from xmcloud.core.builds import Build
 from xmcloud.core.clock import SystemClock
-from xmcloud.core.control.plane import ControlPlane
+from xmcloud.core.control.plane import ControlPlane, Target
 from xmcloud.core.models import Job
-from xmcloud.core.protocol import Lease, Pulled, SyncAnswer
+from xmcloud.core.platforms import BuilderJob, BuilderState
+from xmcloud.core.worker_protocol import Lease, Pulled, SyncAnswer
 from xmcloud.functions.http.app import create_app
 from xmcloud.functions.http.auth import TokenFile
 
 TOKEN = "test-token"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 SECONDS = 20.0
+QUEUES = ("high", "default", "low")
+CLAIM = {"slots": 4, "queues": QUEUES, "ports": tuple(range(9000, 9010))}
+
+
+class FailingBuilder(MemoryBuilder):
+    """Every build fails in its second step."""
+
+    async def submit(self, build: Build) -> BuilderJob:
+        job = await super().submit(build)
+        told = {"step": "2/3 RUN pip", "message": "exit code 1", "tail": "no such package"}
+        self.becomes(job.name, BuilderState.FAILED, **told)
+        return self._jobs[job.name]
 
 
 @contextmanager
@@ -44,6 +60,8 @@ def serving(home: Path) -> Iterator[str]:
             queue=SqliteQueue(home / "queue.db", clock),
             blobs=FileBlobs(home / "blobs"),
             clock=clock,
+            targets={name: Target(MemoryPlatform(name)) for name in ("vertex", "kubernetes")},
+            builder=FailingBuilder(),
         )
         app = create_app(plane, TokenFile(home / "token"))
         config = uvicorn.Config(app, lifespan="off", log_level="error", timeout_graceful_shutdown=1)
@@ -76,9 +94,9 @@ class End:
 
 
 class Worker:
-    """Runs no process: each job it claims ends as `behave` says."""
+    """Runs no process: each job it claims ends as `behave` says, or runs on if that is None."""
 
-    def __init__(self, url: str, behave: Callable[[Job], End], pool: str = "local") -> None:
+    def __init__(self, url: str, behave: Callable[[Job], End | None], pool: str = "local") -> None:
         self._http = httpx.Client(base_url=url, headers=HEADERS, timeout=SECONDS)
         self._behave = behave
         self._pool = pool
@@ -103,7 +121,8 @@ class Worker:
         return response.content
 
     def _run(self) -> None:
-        permit = {"subscriptions": [{"topic": "queue-default", "audience": self._pool}]}
+        topics = [{"topic": f"queue-{queue}", "audience": self._pool} for queue in QUEUES]
+        permit = {"subscriptions": topics}
         while not self._stopped:
             pulled = Pulled.model_validate_json(
                 self._post("/v1/messages/pull", {**permit, "limit": 10, "wait_seconds": 0.2})
@@ -111,9 +130,12 @@ class Worker:
             if pulled.deliveries:
                 deliveries = [each.model_dump() for each in pulled.deliveries]
                 self._post("/v1/messages/settle", {"deliveries": deliveries})
-            while jobs := self._sync(claim={"slots": 4, "queues": ["default"]}).jobs:
+            while jobs := self._sync(claim=CLAIM).jobs:
                 for job in jobs:
                     self._sync(reports=list(_reports(job, self._behave(job))))
+            for order in self._sync(watch_stops=True).stops:
+                attempt = {"job_id": order.job_id, "fence": order.fence}
+                self._sync(reports=[_finished(attempt, End("stopped", order.message))])
 
     def _sync(self, **body: Any) -> SyncAnswer:
         return SyncAnswer.model_validate_json(
@@ -121,15 +143,21 @@ class Worker:
         )
 
 
-def _reports(job: Job, end: End) -> Iterator[dict[str, Any]]:
+def _reports(job: Job, end: End | None) -> Iterator[dict[str, Any]]:
     from base64 import b64encode
 
     attempt = {"job_id": job.id, "fence": job.fence}
     yield {"event": "started", **attempt, "at": datetime.now(UTC).isoformat()}
+    if end is None:
+        return
     if end.output:
         data = b64encode(end.output.encode()).decode()
         yield {"event": "output", **attempt, "offset": 0, "data": data}
-    yield {
+    yield _finished(attempt, end)
+
+
+def _finished(attempt: dict[str, Any], end: End) -> dict[str, Any]:
+    return {
         "event": "finished",
         **attempt,
         "outcome": end.outcome,

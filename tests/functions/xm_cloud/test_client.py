@@ -17,7 +17,7 @@ from xmcloud.core.errors import (
     Unauthorized,
     Unavailable,
 )
-from xmcloud.core.models import Argument, Command, Experiment, JobSpec, JobState
+from xmcloud.core.models import Experiment, JobState
 from xmcloud.core.protocol import (
     Act,
     CloneExperiment,
@@ -31,6 +31,7 @@ from xmcloud.core.protocol import (
     NewUnits,
     Stop,
 )
+from xmcloud.core.specs import Argument, Command, JobSpec
 from xmcloud.xm_cloud.client import ATTEMPTS, Client
 
 SPEC = JobSpec(executable=Command(command=("true",)), arguments=(Argument(name="lr", value=0.1),))

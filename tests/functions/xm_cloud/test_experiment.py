@@ -112,7 +112,7 @@ def test_a_script_that_raises_is_not_held_up(url: str, client: Client, program: 
 
 def test_an_experiment_without_units_warns(url: str) -> None:
     with (
-        pytest.warns(UserWarning, match="'empty' has no unit"),
+        pytest.warns(UserWarning, match="'empty' has no work unit"),
         xm_local.create_experiment("empty"),
     ):
         pass
@@ -265,16 +265,6 @@ def test_an_identity_adds_once(url: str, client: Client, program: str) -> None:
     assert len(states(client, experiment.experiment_id)) == 2
 
 
-def test_what_this_version_cannot_do_is_refused(url: str, program: str) -> None:
-    with xm_local.create_experiment("refuses") as experiment:
-        job = pooled(experiment, program)
-        with pytest.raises(xm_cloud.Unsupported, match="group of 2"):
-            experiment.add(xm.JobGroup(a=job, b=job))
-        with pytest.raises(xm_cloud.Unsupported, match="auxiliary"):
-            experiment.add(xm.AuxiliaryUnitJob(job, termination_delay_secs=1))
-        experiment.add(job)
-
-
 def test_experiments_are_found_again(url: str, program: str) -> None:
     options = {"creator": "ada", "notes": "why"}
     with xm_local.create_experiment("found", tags=["a", "b"], **options) as experiment:
@@ -287,17 +277,6 @@ def test_experiments_are_found_again(url: str, program: str) -> None:
     assert found.work_unit_count == 1
     assert found.work_units[1].get_status().is_active
     assert [each.experiment_id for each in xm_local.list_experiments()] == [found.experiment_id]
-
-
-def test_wishes_without_effect_are_told(url: str, program: str) -> None:
-    with xm_local.create_experiment("wishes") as experiment:
-        job = pooled(experiment, program)
-        with pytest.warns(UserWarning, match="role is .*LOW.* no effect yet"):
-            experiment.add(job, role=xm.WorkUnitRole(importance=xm.Importance.LOW))
-        where = xm.JobRequirements(location="us-central1")
-        job.executor = xm_local.WorkerPool(requirements=where)
-        with pytest.warns(UserWarning, match="location is 'us-central1'; it has no effect yet"):
-            experiment.add(job)
 
 
 def test_what_people_say_about_an_experiment_changes(url: str, program: str) -> None:

@@ -3,18 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from xmcloud.core.models import (
-    Argument,
-    Attempt,
-    Command,
-    Job,
-    JobSpec,
-    JobState,
-    Outcome,
-    Reason,
-    ReasonCode,
-    Waiting,
-)
+from xmcloud.core.models import Attempt, Job, JobState, Outcome, Reason, ReasonCode, Waiting
+from xmcloud.core.specs import Argument, Command, JobSpec
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmcloud import xm
-from xmcloud.core.arguments import render
+from xmcloud.core.arguments import command_line, render
 from xmcloud.core.errors import InvalidInput
-from xmcloud.core.models import Argument, Command, JobSpec
+from xmcloud.core.specs import Argument, Command, JobSpec
 from xmcloud.xm_cloud.arguments import to_protocol
-from xmcloud.xm_cloud.unsupported import Unsupported
 
 
 class Optimizer(Enum):
@@ -88,9 +87,21 @@ def test_order_is_kept() -> None:
     )
 
 
-def test_a_shell_safe_argument_is_refused() -> None:
-    with pytest.raises(Unsupported, match="plain text"):
-        typed(xm.ShellSafeArg("$HOME"))
+def test_a_shell_reads_only_what_is_safe_for_it() -> None:
+    safe = xm.ShellSafeArg("$HOME")
+    arguments = xm.merge_args([safe, "a b"], {"one": safe, "many": ["c d", safe, True]})
+    sent = to_protocol(arguments)
+    assert sent == (
+        Argument(value="$HOME", shell=True),
+        Argument(value="a b"),
+        Argument(name="one", value="$HOME", shell=True),
+        Argument(name="many", value=["c d"]),
+        Argument(name="many", value="$HOME", shell=True),
+        Argument(name="many", value=[True]),
+    )
+    assert command_line(["x"], sent)[-1] == (
+        "exec x $HOME 'a b' --one=$HOME '--many=c d' --many=$HOME --many=True"
+    )
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])

@@ -23,7 +23,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     ("module", "spared"),
     [
         ("xmcloud.xm_cloud.client", ["httpx", "asyncio", "rich", "xmcloud.xm"]),
-        ("xmcloud.xm_local", ["httpx", "rich", "pathspec", "tarfile", "absl"]),
+        ("xmcloud.xm_local", ["httpx", "rich", "tarfile", "absl"]),
     ],
 )
 def test_what_is_used_later_is_imported_later(module: str, spared: list[str]) -> None:

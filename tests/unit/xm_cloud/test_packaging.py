@@ -1,38 +1,30 @@
 import hashlib
 import io
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
 
+from tests.support.build_service import MemoryBuildService
 from tests.support.tars import tarfile
 from xmcloud import xm
-from xmcloud.core.errors import InvalidInput, TooLarge
-from xmcloud.core.models import Binary, Command, PythonSource
-from xmcloud.xm_cloud.executors import Local, WorkerPool
-from xmcloud.xm_cloud.packaging import Packaged, package
+from xmcloud.core.errors import InvalidInput
+from xmcloud.core.specs import Binary, Command, Image, PythonSource
+from xmcloud.xm_cloud.executors import Kubernetes, Local, Overflow, Vertex, WorkerPool
+from xmcloud.xm_cloud.packaging.images import image_name
+from xmcloud.xm_cloud.packaging.package import Packaged, package
 from xmcloud.xm_cloud.unsupported import Unsupported
 
 
-class MemoryBlobs:
-    def __init__(self) -> None:
-        self.blobs: dict[str, bytes] = {}
-        self.puts = 0
-        self._lock = threading.Lock()
-
-    def has_blob(self, digest: str) -> bool:
-        return digest in self.blobs
-
-    def put_blob(self, digest: str, data: bytes) -> None:
-        with self._lock:
-            self.puts += 1
-            self.blobs[digest] = data
-
-
 @pytest.fixture
-def blobs() -> MemoryBlobs:
-    return MemoryBlobs()
+def blobs() -> MemoryBuildService:
+    return MemoryBuildService()
+
+
+@pytest.fixture(autouse=True)
+def no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever this machine has."""
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
 
 
 @pytest.fixture
@@ -51,7 +43,7 @@ def program(folder: Path, name: str = "program") -> Path:
     return path
 
 
-def one(blobs: MemoryBlobs, packageable: xm.Packageable) -> Packaged:
+def one(blobs: MemoryBuildService, packageable: xm.Packageable) -> Packaged:
     [packaged] = package(blobs, [packageable])
     return packaged
 
@@ -62,7 +54,7 @@ def source(packaged: Packaged) -> PythonSource:
 
 
 def test_a_local_binary_runs_in_place(
-    tmp_path: Path, blobs: MemoryBlobs, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, blobs: MemoryBuildService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     program(tmp_path)
@@ -76,14 +68,14 @@ def test_a_local_binary_runs_in_place(
     assert blobs.puts == 0
 
 
-def test_a_binary_for_workers_is_uploaded(tmp_path: Path, blobs: MemoryBlobs) -> None:
+def test_a_binary_for_workers_is_uploaded(tmp_path: Path, blobs: MemoryBuildService) -> None:
     packaged = one(blobs, xm.binary(WorkerPool.Spec(), str(program(tmp_path))))
     digest = hashlib.sha256(b"#!/bin/sh\n").hexdigest()
     assert packaged.executable == Binary(file=digest, name="program")
     assert blobs.blobs[digest] == b"#!/bin/sh\n"
 
 
-def test_a_binary_must_be_a_program(tmp_path: Path, blobs: MemoryBlobs) -> None:
+def test_a_binary_must_be_a_program(tmp_path: Path, blobs: MemoryBuildService) -> None:
     with pytest.raises(InvalidInput, match="there is no file"):
         one(blobs, xm.binary(Local.Spec(), str(tmp_path / "missing")))
     program(tmp_path).chmod(0o644)
@@ -91,7 +83,7 @@ def test_a_binary_must_be_a_program(tmp_path: Path, blobs: MemoryBlobs) -> None:
         one(blobs, xm.binary(Local.Spec(), str(tmp_path / "program")))
 
 
-def test_a_module_becomes_a_source_archive(code: Path, blobs: MemoryBlobs) -> None:
+def test_a_module_becomes_a_source_archive(code: Path, blobs: MemoryBuildService) -> None:
     made = source(one(blobs, xm.python_container(Local.Spec(), xm.ModuleName("train"), str(code))))
     assert made.entrypoint == ("python", "-m", "train")
     assert (made.directory, made.requirements) == (".", "numpy>=2\n")
@@ -100,7 +92,7 @@ def test_a_module_becomes_a_source_archive(code: Path, blobs: MemoryBlobs) -> No
 
 
 def test_a_deep_module_finds_itself_by_the_name_of_its_folder(
-    code: Path, blobs: MemoryBlobs
+    code: Path, blobs: MemoryBuildService
 ) -> None:
     packageable = xm.python_container(
         Local.Spec(), xm.ModuleName("trainer.train"), str(code), use_deep_module=True
@@ -112,7 +104,7 @@ def test_a_deep_module_finds_itself_by_the_name_of_its_folder(
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_commands_receive_the_arguments(
-    code: Path, blobs: MemoryBlobs, tmp_path: Path, deep: bool
+    code: Path, blobs: MemoryBuildService, tmp_path: Path, deep: bool
 ) -> None:
     commands = xm.CommandList(["echo begin", "printf '<%s>'"])
     made = source(
@@ -130,20 +122,20 @@ def test_commands_receive_the_arguments(
     assert printed == "begin\n<--a=1 2><$HOME>"
 
 
-def test_an_archive_is_uploaded_once(code: Path, blobs: MemoryBlobs) -> None:
+def test_an_archive_is_uploaded_once(code: Path, blobs: MemoryBuildService) -> None:
     packageable = xm.python_container(Local.Spec(), xm.ModuleName("train"), str(code))
     first, second = one(blobs, packageable), one(blobs, packageable)
     assert first.executable == second.executable
     assert blobs.puts == 1
 
 
-def test_the_order_is_kept(tmp_path: Path, blobs: MemoryBlobs) -> None:
+def test_the_order_is_kept(tmp_path: Path, blobs: MemoryBuildService) -> None:
     names = [f"program{number}" for number in range(12)]
     packageables = [xm.binary(Local.Spec(), str(program(tmp_path, name))) for name in names]
     assert [packaged.name for packaged in package(blobs, packageables)] == names
 
 
-def test_the_first_fault_is_raised(tmp_path: Path, blobs: MemoryBlobs) -> None:
+def test_the_first_fault_is_raised(tmp_path: Path, blobs: MemoryBuildService) -> None:
     good = xm.binary(Local.Spec(), str(program(tmp_path)))
     bad = [xm.binary(Local.Spec(), str(tmp_path / name)) for name in ("one", "two")]
     with pytest.raises(InvalidInput, match="one"):
@@ -153,40 +145,111 @@ def test_the_first_fault_is_raised(tmp_path: Path, blobs: MemoryBlobs) -> None:
 @pytest.mark.parametrize(
     "packageable",
     [
-        xm.container(Local.Spec(), "image"),
-        xm.bazel_binary(Local.Spec(), "//a:b"),
-        xm.bazel_container(Local.Spec(), "//a:b.tar"),
-        xm.dockerfile_container(Local.Spec(), "."),
+        xm.dockerfile_container(Local.Spec(), str(Path(__file__).parent), __file__),
+        xm.python_container(Local.Spec(), xm.ModuleName("a"), str(Path(__file__).parent), "base"),
+        xm.container(Local.Spec(), __file__.removesuffix(".py") + ".tar"),
     ],
     ids=lambda packageable: type(packageable.executable_spec).__name__,
 )
-def test_what_needs_a_container_or_a_build_is_refused(
-    packageable: xm.Packageable, blobs: MemoryBlobs
+def test_without_an_engine_images_are_refused(
+    packageable: xm.Packageable,
+    blobs: MemoryBuildService,
+    tmp_path: Path,
 ) -> None:
-    kind = type(packageable.executable_spec).__name__
-    with pytest.raises(Unsupported, match=rf"{kind}.*python_container"):
+    if isinstance(packageable.executable_spec, xm.Container):
+        (tmp_path / "image.tar").touch()
+        packageable = xm.container(Local.Spec(), str(tmp_path / "image.tar"))
+    with pytest.raises(Unsupported, match=r"needs a Docker engine .* DOCKER_HOST"):
         one(blobs, packageable)
 
 
-def test_custom_images_are_refused(code: Path, blobs: MemoryBlobs) -> None:
-    for field, options in (
-        ("base_image", {"base_image": "python:3.11"}),
-        ("docker_instructions", {"docker_instructions": ["RUN true"]}),
-    ):
+def test_an_image_stays_as_it_is(blobs: MemoryBuildService) -> None:
+    for spec in (Local.Spec(), WorkerPool.Spec(), Vertex.Spec(), Kubernetes.Spec()):
+        packaged = one(blobs, xm.container(spec, "registry/image:tag"))
+        assert packaged.executable == Image(image="registry/image:tag")
+
+
+@pytest.mark.parametrize("spec", [Vertex.Spec(), Kubernetes.Spec(), Overflow.Spec()])
+def test_the_cloud_runs_no_programs(
+    spec: xm.ExecutorSpec, tmp_path: Path, blobs: MemoryBuildService
+) -> None:
+    with pytest.raises(Unsupported, match=r"Binary 'program' is a program.*python_container"):
+        one(blobs, xm.binary(spec, str(program(tmp_path))))
+
+
+def test_images_for_the_cloud_are_asked_for_once(code: Path, blobs: MemoryBuildService) -> None:
+    spec = xm.PythonContainer(xm.ModuleName("train"), str(code))
+    tagged = Vertex.Spec(push_image_tag="registry/mine:v1")
+    first, second, third = package(
+        blobs, [xm.Packageable(spec, each) for each in (Kubernetes.Spec(), Overflow.Spec(), tagged)]
+    )
+    assert first.executable == second.executable != third.executable
+    assert blobs.puts == 1
+    asked = {request.spec.push_image_tag: request.spec for request in blobs.requested}
+    assert first.executable == Image(build=asked[""].id)
+    assert asked["registry/mine:v1"].name == asked[""].name == "trainer"
+
+
+def test_workers_get_images_of_what_needs_one(code: Path, blobs: MemoryBuildService) -> None:
+    for options in ({"base_image": "base"}, {"docker_instructions": ["RUN true"]}):
         spec = xm.PythonContainer(xm.ModuleName("train"), str(code), **options)
-        with pytest.raises(Unsupported, match=f"{field}.*Leave {field} out"):
-            one(blobs, xm.Packageable(spec, Local.Spec()))
+        assert isinstance(one(blobs, xm.Packageable(spec, WorkerPool.Spec())).executable, Image)
+    plain = xm.PythonContainer(xm.ModuleName("train"), str(code))
+    assert isinstance(one(blobs, xm.Packageable(plain, WorkerPool.Spec())).executable, PythonSource)
 
 
-def test_an_unknown_executor_spec_is_refused(tmp_path: Path, blobs: MemoryBlobs) -> None:
+def test_a_context_holds_all_that_the_build_needs(code: Path, blobs: MemoryBuildService) -> None:
+    commands = xm.CommandList(["ls"])
+    one(blobs, xm.python_container(Vertex.Spec(), commands, str(code)))
+    spec = blobs.requested[0].spec
+    with tarfile.open(fileobj=io.BytesIO(blobs.blobs[spec.archive])) as archive:
+        names = archive.getnames()
+        dockerfile = archive.extractfile(spec.dockerfile)
+        assert dockerfile is not None
+        assert dockerfile.read().startswith(b"FROM python:3.")
+    assert names == [
+        "trainer/requirements.txt",
+        "trainer/train.py",
+        ".xmcloud/Dockerfile",
+        ".xmcloud/entrypoint.py",
+        ".xmcloud/commands.sh",
+    ]
+
+
+def test_a_context_keeps_links_modes_and_folders(code: Path, blobs: MemoryBuildService) -> None:
+    (code / "link").symlink_to("train.py")
+    (code / "empty").mkdir()
+    (code / "train.py").chmod(0o640)
+    program(code)
+    one(blobs, xm.python_container(Vertex.Spec(), xm.ModuleName("train"), str(code)))
+    data = blobs.blobs[blobs.requested[0].spec.archive]
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        assert archive.getmember("trainer/link").linkname == "train.py"
+        assert archive.getmember("trainer/empty").isdir()
+        assert archive.getmember("trainer/program").mode == 0o755
+        assert (
+            archive.getmember("trainer/train.py").mode == (code / "train.py").stat().st_mode & 511
+        )
+
+
+def test_an_error_waits_for_the_others(tmp_path: Path, blobs: MemoryBuildService) -> None:
+    bad = xm.binary(WorkerPool.Spec(), str(tmp_path / "missing"))
+    good = [xm.binary(WorkerPool.Spec(), str(program(tmp_path, f"p{n}"))) for n in range(12)]
+    for number in range(12):
+        (tmp_path / f"p{number}").write_text(str(number))
+    with pytest.raises(InvalidInput, match="missing"):
+        package(blobs, [bad, *good])
+    assert blobs.puts == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("My_Code", "my-code"), ("__x__", "x"), ("äß", "image"), ("a" * 200, "a" * 100)],
+)
+def test_names_of_images(name: str, made: str) -> None:
+    assert image_name(name) == made
+
+
+def test_an_unknown_executor_spec_is_refused(tmp_path: Path, blobs: MemoryBuildService) -> None:
     with pytest.raises(Unsupported, match=r"Local\.Spec"):
         one(blobs, xm.binary(xm.ExecutorSpec(), str(program(tmp_path))))
-
-
-def test_what_is_too_large_is_refused_before_it_is_sent(tmp_path: Path, blobs: MemoryBlobs) -> None:
-    path = program(tmp_path)
-    with path.open("r+b") as file:
-        file.truncate(32 * 1024 * 1024 + 1)
-    with pytest.raises(TooLarge, match="program"):
-        one(blobs, xm.binary(WorkerPool.Spec(), str(path)))
-    assert blobs.puts == 0

@@ -10,9 +10,10 @@ import pytest
 
 from tests.support.builders import draft
 from xmcloud.core.errors import InvalidInput, Unavailable, XmcloudError
-from xmcloud.core.models import Argument, Command, Job, JobSpec
+from xmcloud.core.models import Job
 from xmcloud.core.names import random_id
 from xmcloud.core.protocol import NewJob, NewUnit, NewUnits
+from xmcloud.core.specs import Argument, Command, JobSpec
 from xmcloud.xm_cloud import sender
 from xmcloud.xm_cloud.sender import Place, Sender
 
@@ -66,7 +67,7 @@ def gate() -> Iterator[Gate]:
 
 
 def numbers(places: list[Place]) -> list[int]:
-    return [place.job.result(SECONDS).unit for place in places]
+    return [place.jobs.result(SECONDS)[0].unit for place in places]
 
 
 def test_the_first_goes_out_at_once_and_the_rest_together(gate: Gate) -> None:
@@ -106,7 +107,7 @@ def test_each_batch_has_a_key_of_its_own_and_a_unit_may_bring_one(gate: Gate) ->
     line = Sender(gate.send, 0)
     sent = []
     for name, key in (("a", None), ("b", "mine"), ("c", None)):
-        line.add(unit(name), key).job.result(SECONDS)
+        line.add(unit(name), key).jobs.result(SECONDS)
         sent.append(gate.requests.get(timeout=SECONDS))
     assert sent[1] == (["b"], "mine")
     assert len({key for _, key in sent}) == 3
@@ -129,7 +130,7 @@ def test_siblings_of_a_refused_unit_are_sent(gate: Gate) -> None:
     good, bad, other = (line.add(unit(name)) for name in ("a", "bad", "c"))
     gate.open()
     with pytest.raises(InvalidInput, match="bad"):
-        bad.job.result(SECONDS)
+        bad.jobs.result(SECONDS)
     assert numbers([good, other]) == [2, 3]
 
 
@@ -139,7 +140,7 @@ def test_a_failure_reaches_every_unit_of_the_batch_and_no_other(gate: Gate) -> N
     gate.next()
     gate.answer(Unavailable("gone", "try"))
     with pytest.raises(Unavailable):
-        first.job.result(SECONDS)
+        first.jobs.result(SECONDS)
     second = line.add(unit("second"))
     gate.next()
     gate.answer()
@@ -157,18 +158,18 @@ def test_flush_waits_for_what_is_under_way(gate: Gate) -> None:
         flushed.set()
 
     threading.Thread(target=flush).start()
-    assert not place.job.done()
+    assert not place.jobs.done()
     assert not flushed.is_set()
     gate.answer()
     assert flushed.wait(SECONDS)
-    assert place.job.done()
+    assert place.jobs.done()
 
 
 def test_a_reserved_place_keeps_its_number(gate: Gate) -> None:
     gate.open()
     line = Sender(gate.send, 0)
     before = line.add(unit("before"))
-    before.job.result(SECONDS)
+    before.jobs.result(SECONDS)
     reserved = line.reserve()
     after = line.add(unit("after"))
     assert line.promise(reserved) == 2
@@ -204,7 +205,7 @@ def test_a_promise_that_was_not_kept_is_an_error(gate: Gate) -> None:
     assert line.promise(reserved) == 6
     line.fill(reserved, unit("1"))
     with pytest.raises(XmcloudError, match="promised number 6 and got 1"):
-        reserved.job.result(SECONDS)
+        reserved.jobs.result(SECONDS)
 
 
 def test_many_threads_add_at_once(gate: Gate) -> None:

@@ -5,7 +5,8 @@ import pytest
 from rich.console import Console
 
 from tests.unit.xm_cloud.jobs import BEGAN, arguments, job
-from xmcloud.core.models import Argument, Job, JobState
+from xmcloud.core.models import Job, JobState, Member
+from xmcloud.core.specs import Argument
 from xmcloud.xm_cloud.plain import PlainView
 from xmcloud.xm_cloud.progress import LiveView
 from xmcloud.xm_cloud.rows import duration, parameters, short
@@ -47,6 +48,16 @@ def test_lines_say_what_changed_and_end_with_a_table() -> None:
         "3                                                   7      1.0 s       stopped: enough",
         "1 completed, 1 failed, 1 stopped",
     ]
+
+
+def test_jobs_of_a_group_are_told_apart() -> None:
+    ids = [Member(id=job(unit).id, name=name) for unit, name in enumerate(("a", "b"), 1)]
+    first, second = (
+        job(unit).evolve(unit=7, name=ids[unit - 1].name, group=ids) for unit in (1, 2)
+    )
+    lines = plain([first, second]).splitlines()
+    assert lines[:2] == ["[7 a] queued", "[7 b] queued"]
+    assert [line.split()[:2] for line in lines[3:5]] == [["7", "a"], ["7", "b"]]
 
 
 def terminal(height: int = 30) -> Console:

@@ -6,6 +6,7 @@ from xmcloud.local.processes import LOOPBACK
 
 PROJECT = BUCKET = "xmcloud-local"
 LOCATION = "us-central1"
+SERVICE_ACCOUNT = f"jobs@{PROJECT}.iam.gserviceaccount.com"
 
 
 class StandInPorts(NamedTuple):
@@ -21,6 +22,8 @@ class StandInPorts(NamedTuple):
             "GOOGLE_CLOUD_PROJECT": PROJECT,
             "XMCLOUD_BUCKET": BUCKET,
             "XMCLOUD_VERTEX_LOCATIONS": LOCATION,
+            "XMCLOUD_VERTEX_SERVICE_ACCOUNT": SERVICE_ACCOUNT,
             "XMCLOUD_VERTEX_ENDPOINT": f"{LOOPBACK}:{self.vertex}",
+            "XMCLOUD_VERTEX_PER_MINUTE": "6000",
             "XMCLOUD_BUILD_ENDPOINT": f"{LOOPBACK}:{self.build}",
         }

@@ -17,6 +17,7 @@ from xmcloud.local.standins.addresses import BUCKET, LOCATION, PROJECT, StandInP
 from xmcloud.local.standins.cloud_build import serve_cloud_build
 from xmcloud.local.standins.containers import local_runner
 from xmcloud.local.standins.faults import Faults, serve_faults
+from xmcloud.local.standins.mirror import Mirrored
 from xmcloud.local.standins.vertex import serve_vertex
 
 
@@ -29,12 +30,16 @@ async def serve(home: Path, ports: StandInPorts) -> None:
     faults = {"vertex": Faults(), "build": Faults()}
     async with AsyncExitStack() as stack:
         runner = await stack.enter_async_context(local_runner())
+        folder = _bucket_folder(home)
+        if folder is None:
+            folder = home / "gcs" / BUCKET
+            runner = Mirrored(runner, blobs, BUCKET, folder)
         await stack.enter_async_context(
             serve_vertex(
                 ports.vertex,
                 PROJECT,
                 [LOCATION],
-                {BUCKET: _bucket_folder(home)},
+                {BUCKET: folder},
                 home / "stand-ins",
                 _emitter(queue, PLATFORM_EVENTS),
                 faults["vertex"],
@@ -77,11 +82,9 @@ def _ports_of_the_control_plane(home: Path) -> tuple[Queue, Blobs]:
     return SqliteQueue(home / "queue.db", SystemClock()), FileBlobs(home / "blobs")
 
 
-def _bucket_folder(home: Path) -> Path:
-    """What jobs see of the bucket below /gcs."""
-    if os.environ.get("XMCLOUD_PROFILE") == "gcp":
-        return home / "gcs" / BUCKET
-    return home / "blobs"
+def _bucket_folder(home: Path) -> Path | None:
+    """Where the bucket is a folder of this machine, which jobs see below /gcs."""
+    return None if os.environ.get("XMCLOUD_PROFILE") == "gcp" else home / "blobs"
 
 
 def main() -> None:
