@@ -14,9 +14,11 @@ from pydantic import BaseModel
 
 from tests.support.clock import ManualClock
 from xmcloud.core.control.plane import ControlPlane
-from xmcloud.core.models import Command, Experiment, Job, JobSpec, Session
-from xmcloud.core.protocol import Jobs, Lease, NewJob, NewUnit, NewUnits, Problem, Sync, SyncAnswer
+from xmcloud.core.models import Experiment, Job, Session
+from xmcloud.core.protocol import Jobs, NewJob, NewUnit, NewUnits, Problem
 from xmcloud.core.signals import Signals
+from xmcloud.core.specs import Command, JobSpec
+from xmcloud.core.worker_protocol import Lease, Sync, SyncAnswer
 from xmcloud.functions.http.app import create_app
 from xmcloud.functions.http.auth import Authenticator, TokenFile
 

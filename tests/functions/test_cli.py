@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from tests.functions.xm_cloud.server import TOKEN, serving
 from xmcloud.cli.exit_codes import ExitCode
 from xmcloud.cli.main import cli
-from xmcloud.core.models import Argument, Command, JobSpec
 from xmcloud.core.protocol import NewExperiment, NewJob, NewUnit, NewUnits
+from xmcloud.core.specs import Argument, Command, JobSpec
 from xmcloud.xm_cloud.client import Client
 
 
@@ -147,7 +147,7 @@ def test_clone_keeps_types_and_makes_drafts(client: Client) -> None:
     copy = answer("clone", experiment, "--set", "--lr=1e-3")
     (job,) = answer("show", copy["id"])["jobs"]
     assert (copy["title"], copy["cloned_from"], job["state"]) == ("sweep", experiment, "draft")
-    assert job["spec"]["arguments"] == [{"name": "lr", "value": 0.001}]
+    assert job["spec"]["arguments"] == [{"name": "lr", "value": 0.001, "shell": False}]
     (job,) = answer("show", answer("clone", experiment, "--set", "lr=cosine")["id"])["jobs"]
     assert job["spec"]["arguments"][0]["value"] == "cosine"
 

@@ -1,6 +1,7 @@
 """The entry points as they are deployed: served by functions-framework, over a socket."""
 
 import asyncio
+import base64
 import hashlib
 import os
 import sys
@@ -206,6 +207,17 @@ def test_the_sweep_answers_an_event(deployment: Deployment) -> None:
     with deployment.served("api") as (client, _):
         job = Job.model_validate_json(client.get(f"/v1/jobs/{held[0].id}").content)
         assert (job.state, job.losses) == (JobState.QUEUED, 1)
+
+
+@pytest.mark.parametrize("target", ["dispatch", "build_event", "platform_event"])
+def test_messages_of_pubsub_are_taken(embedded: Deployment, target: str) -> None:
+    """As its trigger delivers them; one that is about nothing here is no failure."""
+    data = base64.b64encode(b'{"name": "projects/p/locations/l/builds/1"}').decode()
+    message = {"data": data, "attributes": {"audience": "nobody"}, "messageId": "1"}
+    with embedded.served(target, "--signature-type", "cloudevent") as (client, _):
+        for _ in range(2):
+            taken = client.post("/", headers=EVENT, json={"message": message})
+            assert taken.status_code == 200, taken.text
 
 
 @pytest.mark.parametrize("name", ["XMCLOUD_HOME", "GOOGLE_CLOUD_PROJECT", "XMCLOUD_BUCKET"])
