@@ -1,0 +1,1 @@
+"""Imported by its full name, as `use_deep_module` has it."""
