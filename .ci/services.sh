@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-packages=(bazel-bootstrap bazel-rules-java docker-registry docker.io git mmdebstrap)
+packages=(bazel-bootstrap bazel-rules-java docker-registry docker.io g++ git mmdebstrap)
 
 missing=()
 for package in "${packages[@]}"; do

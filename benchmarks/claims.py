@@ -8,7 +8,8 @@ from benchmarks.backends import kind_of
 from benchmarks.figures import Figure, median
 from benchmarks.stack import Stack
 from xmcloud.core.models import Outcome, Reason, ReasonCode
-from xmcloud.core.protocol import Claim, Finished, NewQueue, OpenSession, Sync
+from xmcloud.core.protocol import NewQueue
+from xmcloud.core.worker_protocol import Claim, Finished, OpenSession, Sync
 from xmcloud.worker.client import ApiClient
 from xmcloud.xm_cloud.places import address
 

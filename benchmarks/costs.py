@@ -18,8 +18,9 @@ from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.sessions import open_session
 from xmcloud.core.control.sync import sync
 from xmcloud.core.models import Outcome, Reason, ReasonCode
-from xmcloud.core.protocol import Claim, Finished, NewExperiment, OpenSession, Output, Started, Sync
+from xmcloud.core.protocol import NewExperiment
 from xmcloud.core.topics import permit_subscription
+from xmcloud.core.worker_protocol import Claim, Finished, OpenSession, Output, Started, Sync
 
 
 def operations() -> list[Figure]:

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from xmcloud.core.models import Command, Job, JobSpec
+from xmcloud.core.models import Job
 from xmcloud.core.protocol import BATCH_LIMIT, NewExperiment, NewJob, NewUnit, NewUnits
+from xmcloud.core.specs import Command, JobSpec
 from xmcloud.local.control import LocalPlane, Wanted
 from xmcloud.local.home import Home
 from xmcloud.xm_cloud.client import Client

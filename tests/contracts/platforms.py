@@ -7,10 +7,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from tests.support.builders import draft
+from tests.support.running_platform import RunningPlatform, running_platform
 from xmcloud.adapters.gcp.vertex import VertexPlatform
 from xmcloud.core.models import Job, Member
 from xmcloud.core.names import derived_id
-from xmcloud.core.platforms import Launch, Platform, PlatformJob
+from xmcloud.core.platforms import Launch, Platform, PlatformJob, PlatformState
 from xmcloud.core.specs import Argument, Image, JobSpec, PlatformOptions, VertexOptions
 from xmcloud.local.processes import LOOPBACK, free_ports
 from xmcloud.local.standins.containers import Processes
@@ -166,4 +167,53 @@ async def vertex(folder: Path) -> AsyncIterator[Bench]:
         await platform.close()
 
 
-BENCHES: dict[str, Callable[[Path], AbstractAsyncContextManager[Bench]]] = {"vertex": vertex}
+class MemoryBench(Bench):
+    def __init__(self, platform: RunningPlatform) -> None:
+        self.platform, self._memory = platform, platform
+        self.events = platform.events
+
+    def refuse_for_quota(self) -> None:
+        self._memory.mishaps.quota = 1
+
+    def refuse(self) -> None:
+        self._memory.mishaps.refused = 1
+
+    def lose_request(self) -> None:
+        self._memory.mishaps.lost_requests = 1
+
+    def lose_answer(self) -> None:
+        self._memory.mishaps.lost_answers = 1
+
+    def fall_silent(self) -> None:
+        self._memory.mishaps.silent = True
+
+    def hold(self) -> None:
+        self._memory.held = True
+
+    def preempt(self, label: str) -> None:
+        self._end(label, PlatformState.PREEMPTED)
+
+    def lose(self, label: str) -> None:
+        self._end(label, PlatformState.BROKEN)
+
+    def spot(self) -> VertexOptions:
+        return VertexOptions(spot=True)
+
+    def printed(self, name: str, job: int = 0) -> str:
+        return self._memory.log(name, job).read_text()
+
+    def _end(self, label: str, state: PlatformState) -> None:
+        for name in self._memory.named(label):
+            self._memory.becomes(name, state)
+
+
+@asynccontextmanager
+async def memory(folder: Path) -> AsyncIterator[Bench]:
+    async with running_platform(folder / "logs") as platform:
+        yield MemoryBench(platform)
+
+
+BENCHES: dict[str, Callable[[Path], AbstractAsyncContextManager[Bench]]] = {
+    "memory": memory,
+    "vertex": vertex,
+}

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import psutil
 
 from tests.e2e.terminal import DEADLINE, Terminal
-from xmcloud.core.models import Command, Job, JobSpec, Limits
+from xmcloud.core.models import Job
 from xmcloud.core.protocol import NewExperiment, NewJob, NewUnit, NewUnits
+from xmcloud.core.specs import Command, JobSpec, Limits
 from xmcloud.local.processes import Processes, ProcessRecord, alive
 from xmcloud.xm_cloud.client import Client
 from xmcloud.xm_cloud.places import address

@@ -59,6 +59,10 @@ class Terminal:
             self._more.wait_for(lambda: text in self.text or self._ended, DEADLINE)
             assert text in self.text, self.text
 
+    def write(self, text: str) -> None:
+        """As somebody types it."""
+        os.write(self._master, text.encode())
+
     def interrupt(self) -> None:
         """Ctrl-C."""
         os.write(self._master, b"\x03")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.stack import Line, Stack, Trace, lives, until
 from xmcloud.core.models import Job, JobState, Outcome, Reason, ReasonCode, Session
-from xmcloud.core.protocol import (
+from xmcloud.core.worker_protocol import (
     Finished,
     OpenSession,
     Output,

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.stack import Stack, Trace, lives, processes_of, until
-from xmcloud.core.models import JobState, Limits, Outcome
+from xmcloud.core.models import JobState, Outcome
+from xmcloud.core.specs import Limits
 
 LAUNCH = """
 from xmcloud import xm, xm_local

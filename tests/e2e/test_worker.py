@@ -14,8 +14,9 @@ import httpx
 import psutil
 import pytest
 
-from xmcloud.core.models import Command, Job, JobSpec, JobState, Outcome
+from xmcloud.core.models import Job, JobState, Outcome
 from xmcloud.core.protocol import Jobs, LogSlice, NewJob, NewUnit, NewUnits
+from xmcloud.core.specs import Command, JobSpec
 from xmcloud.local.home import Home
 
 pytestmark = pytest.mark.anyio

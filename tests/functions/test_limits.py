@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.functions.api import Api, problem
+from xmcloud.core.blobs import PART_LIMIT
 from xmcloud.functions.http.limits import BODY_LIMIT
 
 pytestmark = pytest.mark.anyio
@@ -50,6 +51,12 @@ async def test_a_body_that_grows_too_large(api: Api, method: str, path: str) -> 
 async def test_a_body_of_just_the_limit_is_read(api: Api) -> None:
     found = await api.refused("PUT", f"/blobs/{'0' * 64}", 422, content=Body(BODY_LIMIT))
     assert found.field == "digest"
+
+
+async def test_a_part_larger_than_a_part_may_be(api: Api) -> None:
+    path = f"/blobs/{'0' * 64}/parts/{'1' * 64}"
+    found = await api.refused("PUT", path, 413, content=Body(PART_LIMIT + 1))
+    assert found.detail == "The part has 16,777,217 bytes; the limit is 16,777,216."
 
 
 async def test_a_body_that_is_not_sent_as_json(api: Api) -> None:

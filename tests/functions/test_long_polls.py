@@ -9,7 +9,8 @@ import pytest
 
 from tests.functions.api import Api, finished, new_job
 from xmcloud.core.models import Job, JobState, Session
-from xmcloud.core.protocol import Changes, LogSlice, Pulled
+from xmcloud.core.protocol import Changes, LogSlice
+from xmcloud.core.worker_protocol import Pulled
 
 pytestmark = pytest.mark.anyio
 

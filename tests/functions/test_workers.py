@@ -8,8 +8,9 @@ import pytest
 from tests.functions.api import Api, finished, new_job, started
 from xmcloud.core.control.sweep import sweep
 from xmcloud.core.models import Job, JobState, Outcome, ReasonCode, Session
-from xmcloud.core.protocol import Lease, LogSlice, Pulled, Sessions
+from xmcloud.core.protocol import LogSlice
 from xmcloud.core.topics import control_audience
+from xmcloud.core.worker_protocol import Lease, Pulled, Sessions
 
 pytestmark = pytest.mark.anyio
 
@@ -187,7 +188,7 @@ async def test_a_worker_hears_what_to_stop(api: Api) -> None:
     audience = control_audience(session.id)
     pull = {"subscriptions": [{"topic": "control", "audience": audience}], "wait_seconds": 0}
     (told,) = (await api.post(Pulled, "/messages/pull", pull)).deliveries
-    assert (told.audience, told.body) == (audience, "stop")
+    assert (told.audience, told.body) == (audience, "news")
     assert (await api.sync(session)).stops == []
     (order,) = (await api.sync(session, watch_stops=True)).stops
     assert (order.job_id, order.fence, order.message) == (job.id, 1, "enough")

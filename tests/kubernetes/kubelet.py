@@ -60,7 +60,9 @@ class Kubelet:
         variables: dict[str, str] = {}
         for each in container["env"]:
             variables[each["name"]] = expanded(each["value"], variables)
-        argv = [expanded(each, variables) for each in container["command"] + container["args"]]
+        argv = [
+            expanded(each, variables) for each in container["command"] + container.get("args", [])
+        ]
         pod = self._nodes.run(name)
         log = self._folder / f"{name}.log"
         with log.open("wb") as output:

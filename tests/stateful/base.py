@@ -23,6 +23,13 @@ from xmcloud.core.ports import Query
 T = TypeVar("T")
 
 
+def number_sessions(patches: pytest.MonkeyPatch) -> None:
+    """Their ids come in the order in which they are opened, so that a run can be repeated."""
+    letters = str.maketrans("0189", "aghi")
+    ids = (f"session{number:09}".translate(letters) for number in count())
+    patches.setattr(sessions, "random_id", lambda: next(ids))
+
+
 class Base(RuleBasedStateMachine):
     """After every step the store is read and compared with the ledger.
 
@@ -33,7 +40,7 @@ class Base(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.patches = pytest.MonkeyPatch()
-        self.number_sessions()
+        number_sessions(self.patches)
         self.clock = ManualClock()
         self.broker: UnreliableQueue | None = None
         self.rig = self.make_rig()
@@ -48,12 +55,6 @@ class Base(RuleBasedStateMachine):
             Worker("bee", "local", ("default",), 1, {"cpu": 1.0, "gpu": 1.0}),
             Worker("cat", "big", ("slow", "high", "default"), 3, {"cpu": 4.0, "gpu": 2.0}),
         ]
-
-    def number_sessions(self) -> None:
-        """Their ids come in the order in which they are opened, so that a run can be repeated."""
-        letters = str.maketrans("0189", "aghi")
-        ids = (f"session{number:09}".translate(letters) for number in count())
-        self.patches.setattr(sessions, "random_id", lambda: next(ids))
 
     def make_rig(self) -> Rig:
         raise NotImplementedError

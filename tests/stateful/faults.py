@@ -10,6 +10,7 @@ import pytest
 from tests.support.recording import RecordedQueue, RecordedStore
 from xmcloud.core import lifecycle, names, queries
 from xmcloud.core.control import claims, experiments, queues, sessions, sweep, sync
+from xmcloud.core.control.free import Free
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.documents import Stored
 from xmcloud.core.errors import Unavailable
@@ -24,12 +25,11 @@ def fence_not_checked(patch: Patch) -> None:
     """A report of any attempt is taken for the newest."""
     right = sync._after
 
-    def wrong(plane: ControlPlane, session: Session, job: Job, report: Any) -> Job:
+    def wrong(plane: ControlPlane, session: str, job: Job, report: Any) -> Job:
         if job.attempt is None:
             return job
-        current = job.attempt.fence
-        mine = session.evolve(id=job.attempt.session)
-        return right(plane, mine, job, report.model_copy(update={"fence": current}))
+        current = report.model_copy(update={"fence": job.attempt.fence})
+        return right(plane, job.attempt.session, job, current)
 
     patch.setattr(sync, "_after", wrong)
 
@@ -38,9 +38,8 @@ def session_not_checked(patch: Patch) -> None:
     """Somebody else's session may report, if only it knows the fence."""
     right = sync._after
 
-    def wrong(plane: ControlPlane, session: Session, job: Job, report: Any) -> Job:
-        mine = session.evolve(id=job.attempt.session) if job.attempt else session
-        return right(plane, mine, job, report)
+    def wrong(plane: ControlPlane, session: str, job: Job, report: Any) -> Job:
+        return right(plane, job.attempt.session if job.attempt else session, job, report)
 
     patch.setattr(sync, "_after", wrong)
 
@@ -60,8 +59,8 @@ def requeued_without_permit(patch: Patch) -> None:
     async def silent(plane: ControlPlane, found: Sequence[Stored[Job]]) -> list[Stored[Job]]:
         return list(found)
 
-    patch.setattr(sessions, "publish_permits", silent)
-    patch.setattr(sync, "publish_permits", silent)
+    patch.setattr(sessions, "spread", silent)
+    patch.setattr(sync, "spread", silent)
     _trust_permits_after(patch, "_requeued")
 
 
@@ -83,7 +82,7 @@ def moved_without_permit(patch: Patch) -> None:
     async def silent(plane: ControlPlane, found: Sequence[Stored[Job]]) -> list[Stored[Job]]:
         return list(found)
 
-    patch.setattr(queues, "publish_permits", silent)
+    patch.setattr(queues, "spread", silent)
 
     def wrong(job: Job, queue: str, position: int, now: Any) -> Job:
         lifecycle._require(job, "move", JobState.QUEUED)
@@ -121,10 +120,8 @@ def pause_not_checked(patch: Patch) -> None:
 
 
 def resources_not_checked(patch: Patch) -> None:
-    patch.setattr(claims._Free, "fits", lambda self, job: True)
-    patch.setattr(
-        claims._Free, "take", lambda self, job, sign=1: setattr(self, "slots", self.slots - sign)
-    )
+    patch.setattr(Free, "fits", lambda self, job: True)
+    patch.setattr(Free, "take", lambda self, job, sign=1: setattr(self, "slots", self.slots - sign))
 
 
 def preconditions_ignored(patch: Patch) -> None:

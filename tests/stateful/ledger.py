@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from xmcloud.core.models import Job, JobState, Outcome
-from xmcloud.core.protocol import Claim
+from xmcloud.core.worker_protocol import Claim
 
 Fence = tuple[int, str]
 """The number of an attempt and the session that holds it."""

@@ -10,7 +10,7 @@ from hypothesis.stateful import precondition, rule
 from tests.stateful.base import Base
 from tests.stateful.draws import QUEUES, batches, specs, stops
 from tests.stateful.ledger import LEGAL
-from xmcloud.core.control import changes, experiments, jobs
+from xmcloud.core.control import changes, cloning, experiments, jobs
 from xmcloud.core.errors import IllegalTransition, KeyReused, Unavailable
 from xmcloud.core.models import Job, JobState, Outcome
 from xmcloud.core.protocol import (
@@ -92,7 +92,7 @@ class Researchers(Base):
         job = self.some_job(data)
         key = next(self.keys)
         for _ in range(2):
-            made = self.run(experiments.clone_job(self.plane, job.id, CloneExperiment(), key))
+            made = self.run(cloning.clone_job(self.plane, job.id, CloneExperiment(), key))
             assert made.units == 1
         self.experiments.append(made.id)
         there = self.run(self.all_jobs()).values()

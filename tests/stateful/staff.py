@@ -15,7 +15,7 @@ from xmcloud.core.control import sessions
 from xmcloud.core.errors import LeaseLost
 from xmcloud.core.models import Outcome, Reason, ReasonCode
 from xmcloud.core.ports import Delivery
-from xmcloud.core.protocol import Claim, Finished, Output, Report, Started, SyncAnswer
+from xmcloud.core.worker_protocol import Claim, Finished, Output, Report, Started, SyncAnswer
 
 BACKOFF = 10.0
 

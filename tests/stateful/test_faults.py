@@ -7,8 +7,10 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.stateful.faults import FAULTS
+from tests.stateful.group_faults import GROUP_FAULTS
 from tests.stateful.machine import UnreliableMachine
 from tests.stateful.test_machine import STEADY
+from tests.stateful.together import Together
 
 HUNT = settings(
     STEADY, max_examples=200, phases=(Phase.generate,), print_blob=False, report_multiple_bugs=False
@@ -22,3 +24,12 @@ def test_a_planted_fault_is_found(
     plant(monkeypatch)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         run_state_machine_as_test(UnreliableMachine, settings=HUNT)
+
+
+@pytest.mark.parametrize("plant", GROUP_FAULTS, ids=lambda plant: plant.__name__)
+def test_a_fault_of_groups_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        run_state_machine_as_test(Together, settings=HUNT)

@@ -4,6 +4,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.stateful.machine import SqliteMachine, UnreliableMachine
+from tests.stateful.together import Together
 from xmcloud.core.indexes import declared, require_index
 from xmcloud.core.ports import Query
 
@@ -34,3 +35,7 @@ def test_with_the_embedded_queue() -> None:
 
 def test_with_an_unreliable_broker() -> None:
     run_state_machine_as_test(UnreliableMachine, settings=settings(STEADY, max_examples=50))
+
+
+def test_groups_and_targets() -> None:
+    run_state_machine_as_test(Together, settings=settings(STEADY, max_examples=30))

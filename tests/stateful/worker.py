@@ -9,7 +9,8 @@ from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.errors import NotFound
 from xmcloud.core.models import Job
 from xmcloud.core.ports import Delivery
-from xmcloud.core.protocol import (
+from xmcloud.core.topics import control_subscription, permit_subscription, queue_topic
+from xmcloud.core.worker_protocol import (
     AttemptRef,
     Claim,
     OpenSession,
@@ -18,7 +19,6 @@ from xmcloud.core.protocol import (
     Sync,
     SyncAnswer,
 )
-from xmcloud.core.topics import control_subscription, permit_subscription, queue_topic
 
 
 @dataclass

@@ -42,8 +42,12 @@ class MemoryPlatform:
         self._jobs[name] = PlatformJob(
             name, PlatformState.PENDING, url=f"https://console.example/{name}"
         )
+        self.made(name, launch)
         self.mishaps.after_submission()
         return self._jobs[name]
+
+    def made(self, name: str, launch: Launch) -> None:
+        """Nothing runs by itself."""
 
     async def find(self, label: str) -> list[PlatformJob]:
         await self.mishaps.call("platform.find")

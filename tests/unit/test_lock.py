@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 BASE = PYPROJECT["project"]["dependencies"]
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
+DEPLOYED = [*BASE, *EXTRAS["gcp"], *EXTRAS["kubernetes"]]
 DEVELOPMENT = PYPROJECT["dependency-groups"]["dev"]
 
 DEV_LOCK = ROOT / "requirements" / "dev.lock"
@@ -70,7 +71,7 @@ def test_the_dev_lock_satisfies_every_dependency() -> None:
 
 
 def test_the_functions_lock_satisfies_what_runs_on_google_cloud() -> None:
-    assert drifted([*BASE, *EXTRAS["gcp"]], pins(FUNCTIONS_LOCK)) == [], "run `make lock`"
+    assert drifted(DEPLOYED, pins(FUNCTIONS_LOCK)) == [], "run `make lock`"
 
 
 def test_a_missing_or_outgrown_pin_is_drift() -> None:
@@ -85,7 +86,7 @@ def test_the_functions_lock_agrees_with_the_dev_lock() -> None:
 
 def test_the_functions_lock_is_whole_and_brings_no_development_tool() -> None:
     locked = {pin.name for pin in pins(FUNCTIONS_LOCK)}
-    needed = installed_closure([*BASE, *EXTRAS["gcp"]])
+    needed = installed_closure(DEPLOYED)
     assert needed - locked == set()
     assert locked & (names(DEVELOPMENT) - needed) == set()
 

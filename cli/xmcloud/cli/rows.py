@@ -9,7 +9,7 @@ from xmcloud.cli.tables import Cell, Span
 from xmcloud.core.arguments import render
 from xmcloud.core.builds import Build, BuildState
 from xmcloud.core.models import Attempt, Job, JobState, ReasonCode, Session
-from xmcloud.core.protocol import ExperimentStatus, QueueStatus, TargetStatus
+from xmcloud.core.protocol import Cause, ExperimentStatus, QueueStatus, TargetStatus
 from xmcloud.core.specs import Binary, Command, Image, PythonSource
 from xmcloud.xm_cloud.rows import parameters, results
 from xmcloud.xm_cloud.times import age, duration, memory
@@ -74,7 +74,7 @@ def state_cell(job: Job) -> Cell:
     return [Span(job.state, STYLES[job.state]), *([Span(" (stopping)")] if job.stop else [])]
 
 
-def job_row(job: Job, now: datetime) -> list[Cell]:
+def job_row(job: Job, now: datetime, why_waiting: str = "") -> list[Cell]:
     last = job.attempts[-1] if job.attempts else None
     return [
         str(job.unit),
@@ -84,8 +84,15 @@ def job_row(job: Job, now: datetime) -> list[Cell]:
         _cut(parameters(job), 60),
         last.worker if last else "",
         attempt_duration(last, now) if last else "",
-        detail(job),
+        _cut(why_waiting, 80) if why_waiting and not job.state.active else detail(job),
     ]
+
+
+def waits_because(cause: Cause, *, first: bool) -> str:
+    """A sentence, and the remedy where there is one."""
+    start = "Waits because" if first else "Besides,"
+    remedy = f" {cause.remedy}" if cause.remedy else ""
+    return f"{start} {first_line(cause.message).rstrip('.')}.{remedy}"
 
 
 def detail(job: Job) -> str:
@@ -188,10 +195,10 @@ def pool(job: Job) -> str:
     return f"{job.pool or 'any'}, after {after} {overflow.target}"
 
 
-def remote(job: Job) -> str:
-    """Where the platform shows the newest attempt."""
+def remote(job: Job) -> list[tuple[str, Cell]]:
+    """Where the platform shows the newest attempt, and what it printed."""
     last = job.attempts[-1].remote if job.attempts else None
-    return (last.url or last.name) if last else ""
+    return [("Platform", last.url or last.name), ("Its log", last.log_url)] if last else []
 
 
 def command_line(job: Job) -> str:

@@ -7,8 +7,11 @@ import click
 from xmcloud.cli.options import Reference, id_argument, json_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xmcloud.core.models import Job
-    from xmcloud.core.protocol import Experiments, ExperimentStatus
+    from xmcloud.core.protocol import Cause, Experiments, ExperimentStatus
+    from xmcloud.xm_cloud.client import Client
 
 _PAGE = 100
 
@@ -47,15 +50,20 @@ def show(reference: Reference, as_json: bool) -> None:
     with connect() as client:
         found = find(client, reference)
         if isinstance(found, Job):
-            print_json(found) if as_json else _show_job(found)
+            if as_json:
+                print_json(found)
+                return
+            started = found.state.active or found.state.terminal
+            _show_job(found, [] if started else client.pending(found.id).causes)
             return
         jobs = list(client.jobs_of(found.experiment.id))
+        why = {} if as_json else _why_waiting(client, found)
     if as_json:
         from xmcloud.cli.documents import ExperimentDocument
 
         print_json(ExperimentDocument(experiment=found.experiment, states=found.states, jobs=jobs))
     else:
-        _show_experiment(found, jobs)
+        _show_experiment(found, jobs, why)
 
 
 def _experiments(limit: int) -> "Experiments":
@@ -73,7 +81,27 @@ def _experiments(limit: int) -> "Experiments":
                 return Experiments(experiments=found, cursor=cursor)
 
 
-def _show_experiment(status: "ExperimentStatus", jobs: "list[Job]") -> None:
+def _why_waiting(client: "Client", status: "ExperimentStatus") -> dict[str, str]:
+    """By job, in a few words; asked only where something waits that was enqueued."""
+    from xmcloud.core.models import JobState
+    from xmcloud.core.protocol import CauseCode
+
+    if not any(status.states.get(state) for state in (JobState.QUEUED, JobState.BUILDING)):
+        return {}
+    told = client.pending_in(status.experiment.id)
+    if told.left_out:
+        jobs = "1 more job waits" if told.left_out == 1 else f"{told.left_out} more jobs wait"
+        click.echo(f"Why {jobs} is not shown here; to hear it of one: xmcloud show JOB", err=True)
+    first = [(each.causes[0], each.jobs) for each in told.pending]
+    return {
+        job: cause.message
+        for cause, jobs in first
+        for job in jobs
+        if cause.code is not CauseCode.DRAFT
+    }
+
+
+def _show_experiment(status: "ExperimentStatus", jobs: "list[Job]", why: "dict[str, str]") -> None:
     from xmcloud.cli import rows
     from xmcloud.cli.tables import print_fields, print_table
 
@@ -92,10 +120,10 @@ def _show_experiment(status: "ExperimentStatus", jobs: "list[Job]") -> None:
     )
     if jobs:
         click.echo()
-        print_table(rows.JOBS, [rows.job_row(job, now) for job in jobs])
+        print_table(rows.JOBS, [rows.job_row(job, now, why.get(job.id, "")) for job in jobs])
 
 
-def _show_job(job: "Job") -> None:
+def _show_job(job: "Job", causes: "Sequence[Cause]") -> None:
     import json
 
     from xmcloud.cli import rows
@@ -112,13 +140,15 @@ def _show_job(job: "Job") -> None:
             ("Queue", job.queue if job.waiting else ""),
             ("Pool", rows.pool(job)),
             ("Group", ", ".join(member.name for member in job.group)),
-            ("Platform", rows.remote(job)),
+            *rows.remote(job),
             ("Runs", rows.command_line(job)),
             ("Created", rows.instant(job.created_at, now)),
             ("Cloned from", job.cloned_from or ""),
             ("Results", json.dumps(job.results, ensure_ascii=False) if job.results else ""),
         ]
     )
+    for number, cause in enumerate(causes):
+        click.echo(rows.waits_because(cause, first=number == 0))
     if job.attempts:
         click.echo()
         print_table(rows.ATTEMPTS, [rows.attempt_row(each, now) for each in job.attempts])

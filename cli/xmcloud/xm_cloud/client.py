@@ -34,6 +34,8 @@ from xmcloud.core.protocol import (
     NewExperiment,
     NewQueue,
     NewUnits,
+    Pending,
+    PendingExperiment,
     Problem,
     Queues,
     QueueStatus,
@@ -148,6 +150,10 @@ class Client:
             wait_seconds,
         )
 
+    def pending_in(self, experiment: str) -> PendingExperiment:
+        """Why those of its jobs wait that do, grouped by the causes."""
+        return self._get(PendingExperiment, f"/v1/experiments/{_part(experiment)}/pending")
+
     def clone_experiment(
         self, id: str, clone: CloneExperiment, key: str | None = None
     ) -> Experiment:
@@ -169,6 +175,10 @@ class Client:
     def job(self, id: str) -> Job:
         """By its id or the beginning of it."""
         return self._get(Job, f"/v1/jobs/{_part(id)}")
+
+    def pending(self, job: str) -> Pending:
+        """Why the job does not run yet; without causes once it has started."""
+        return self._get(Pending, f"/v1/jobs/{_part(job)}/pending")
 
     def edit_job(self, id: str, edit: EditJob) -> Job:
         """Changes a draft; fields that were not set stay as they are."""

@@ -30,8 +30,11 @@ def command_line(command: Sequence[str], arguments: Sequence[Argument]) -> list[
 
 def _words(arguments: Iterable[Argument]) -> Iterator[str]:
     for argument in arguments:
-        tokens = _tokens(argument.name, argument.value)
-        yield from (tokens if argument.shell else map(shlex.quote, tokens))
+        if argument.shell:
+            quoted = None if argument.name is None else shlex.quote(argument.name)
+            yield from _tokens(quoted, argument.value)
+        else:
+            yield from map(shlex.quote, _tokens(argument.name, argument.value))
 
 
 def _tokens(name: str | None, value: JsonValue) -> list[str]:

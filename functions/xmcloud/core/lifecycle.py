@@ -25,6 +25,7 @@ from xmcloud.core.models import (
     StopRequest,
     Waiting,
 )
+from xmcloud.core.runs import for_anyone
 from xmcloud.core.specs import JobSpec
 
 UNCONFIRMED = timedelta(seconds=10)
@@ -89,6 +90,7 @@ def enqueued(
     return job.evolve(
         state=JobState.BUILDING if building else JobState.QUEUED,
         reason=Reason(code=ReasonCode.ENQUEUED, message=f"enqueued by {by}"),
+        spec=for_anyone(job.spec),
         waiting=None if building else waiting_from(job.spec, job.state, now, overflowed),
         queue=queue,
         position=position,
@@ -126,6 +128,7 @@ def dequeued(job: Job, by: str, now: datetime) -> Job:
         state=job.waiting.before if job.waiting else JobState.DRAFT,
         reason=Reason(code=ReasonCode.DEQUEUED, message=f"taken out of {job.queue} by {by}"),
         waiting=None,
+        overflowed=False,
         updated_at=now,
     )
 
@@ -235,6 +238,17 @@ def postponed(job: Job, fence: int, reason: Reason, until: datetime, now: dateti
     back = _requeued(job, attempt, Outcome.RELEASED, reason, now)
     assert back.waiting is not None
     return back.evolve(waiting=back.waiting.evolve(not_before=until))
+
+
+def refused(job: Job, fence: int, reason: Reason, now: datetime) -> Job:
+    """The target will never take the job as it is defined: trying again would not help.
+
+    One that was asked to stop ends so instead.
+    """
+    attempt = _attempt(job, fence)
+    if job.stop is not None:
+        return lost(job, fence, reason, now)
+    return _ended(job, attempt, Outcome.FAILED, reason, now, JobState.FAILED, {})
 
 
 def started(job: Job, fence: int, now: datetime, started_at: datetime) -> Job:

@@ -95,6 +95,7 @@ class Remote(Model):
 
     name: Text
     url: Text = Field("", description="Where people see it.")
+    log_url: Text = Field("", description="Where people see what it printed.")
 
 
 class Peer(Model):

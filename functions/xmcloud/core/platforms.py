@@ -45,13 +45,15 @@ class PlatformState(StrEnum):
 class PlatformJob:
     """A job, or the jobs of a group together, as a platform tells of them.
 
-    `name` is the platform's own and finds it again. `message` says more for people.
+    `name` is the platform's own and finds it again. `message` says more for people; `url` and
+    `log_url` are where they see it, and what it printed.
     """
 
     name: str
     state: PlatformState
     message: str = ""
     url: str = ""
+    log_url: str = ""
     exit_code: int | None = None
 
 

@@ -3,6 +3,7 @@
 `docs/api.md` and the OpenAPI document are made from these.
 """
 
+from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import Base64Bytes, Field, model_validator
@@ -261,3 +262,68 @@ class Targets(Model):
     """The platforms of this control plane."""
 
     targets: list[TargetStatus]
+
+
+class CauseCode(StrEnum):
+    """What keeps a job waiting, for machines."""
+
+    DRAFT = "draft"
+    BUILDING = "building"
+    QUEUE_PAUSED = "queue_paused"
+    GROUP_NOT_WHOLE = "group_not_whole"
+    NOT_BEFORE = "not_before"
+    NO_TARGET = "no_target"
+    TARGET_BLOCKED = "target_blocked"
+    TARGET_FULL = "target_full"
+    TARGET_PACED = "target_paced"
+    NO_WORKER = "no_worker"
+    QUEUE_NOT_SERVED = "queue_not_served"
+    TOO_LARGE = "too_large"
+    GROUP_TOO_LARGE = "group_too_large"
+    GROUP_GATHERING = "group_gathering"
+    GROUP_RESTING = "group_resting"
+    OTHER_GROUP = "other_group"
+    WORKERS_BUSY = "workers_busy"
+    BEHIND_OTHERS = "behind_others"
+    STARTING_SOON = "starting_soon"
+    OVERFLOWS = "overflows"
+
+
+class Cause(Model):
+    """Why a job waits."""
+
+    code: CauseCode
+    message: str = Field(description="For people; it goes on from: the job waits because ..")
+    remedy: str = Field("", description="What to do about it, where there is something.")
+    until: Time | None = Field(None, description="When it will be over, where that is known.")
+
+
+class QueuePlace(Model):
+    """How far a job is from the head of its queue."""
+
+    queue: Slug
+    place: int = Field(description="1 is the head.")
+    waiting: int = Field(description="Jobs in the queue.")
+
+
+class Pending(Model):
+    """Why a job does not run: the most decisive cause first, none once it has started."""
+
+    job_id: Id
+    state: JobState
+    place: QueuePlace | None = Field(None, description="Of a queued job.")
+    causes: list[Cause] = []
+
+
+class PendingJobs(Model):
+    """Jobs that wait for the same causes, the most decisive one first."""
+
+    causes: list[Cause]
+    jobs: list[Id]
+
+
+class PendingExperiment(Model):
+    """Why those jobs of an experiment wait that do."""
+
+    pending: list[PendingJobs]
+    left_out: int = Field(0, description="Further jobs that wait, of which none is told here.")

@@ -95,7 +95,9 @@ class Tensorboard(Model):
     """A Vertex AI TensorBoard instance, and where the job writes what it shows."""
 
     name: Text = Field(description="projects/../locations/../tensorboards/..")
-    output: Text = Field(description="A folder in Cloud Storage: gs://..")
+    output: Text = Field(
+        description="A folder in Cloud Storage: gs://..; '': one of the control plane's own."
+    )
 
 
 class VertexOptions(Model):

@@ -125,7 +125,8 @@ def _targets() -> dict[str, Target]:
     XMCLOUD_VERTEX_SERVICE_ACCOUNT in XMCLOUD_VERTEX_NETWORK unless they say otherwise.
     `kubernetes`, with XMCLOUD_KUBERNETES_NAMESPACE, reached as XMCLOUD_KUBECONFIG says (its
     context XMCLOUD_KUBERNETES_CONTEXT), else from inside the cluster. XMCLOUD_VERTEX_LIMIT and
-    XMCLOUD_KUBERNETES_LIMIT are the jobs at a time of each. XMCLOUD_VERTEX_ENDPOINT is a stand-in.
+    XMCLOUD_KUBERNETES_LIMIT are the jobs at a time of each, XMCLOUD_VERTEX_PER_MINUTE the
+    submissions. XMCLOUD_VERTEX_ENDPOINT is a stand-in.
     """
     targets: dict[str, Target] = {}
     if locations := os.environ.get("XMCLOUD_VERTEX_LOCATIONS", ""):
@@ -139,7 +140,11 @@ def _targets() -> dict[str, Target]:
             network=os.environ.get("XMCLOUD_VERTEX_NETWORK", ""),
             endpoint=os.environ.get("XMCLOUD_VERTEX_ENDPOINT", ""),
         )
-        targets["vertex"] = Target(vertex, _count("XMCLOUD_VERTEX_LIMIT", 100), per_minute=40)
+        targets["vertex"] = Target(
+            vertex,
+            _count("XMCLOUD_VERTEX_LIMIT", 100),
+            per_minute=_count("XMCLOUD_VERTEX_PER_MINUTE", 40),
+        )
     if namespace := os.environ.get("XMCLOUD_KUBERNETES_NAMESPACE", ""):
         from xmcloud.adapters.kubernetes.connections import InCluster, Kubeconfig
         from xmcloud.adapters.kubernetes.platform import KubernetesPlatform

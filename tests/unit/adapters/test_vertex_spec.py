@@ -129,6 +129,12 @@ def test_options_go_before_the_platforms_own() -> None:
     assert (own.job_spec.service_account, own.job_spec.network) == (ACCOUNT, "n")
 
 
+def test_a_tensorboard_without_a_folder_is_written_where_other_output_is() -> None:
+    spec = told(VertexOptions(tensorboard=BOARD.evolve(output=""))).job_spec
+    assert spec.tensorboard == BOARD.name
+    assert spec.base_output_directory.output_uri_prefix == "gs://outputs/output/lab-1"
+
+
 def test_a_tensorboard_is_written_where_it_says() -> None:
     spec = told(VertexOptions(tensorboard=BOARD)).job_spec
     assert spec.tensorboard == BOARD.name
@@ -221,7 +227,7 @@ def test_people_find_the_job_and_its_logs() -> None:
     console = "https://console.cloud.google.com"
     assert job.url == f"{console}/vertex-ai/locations/us-central1/training/42?project=proj"
     query = "resource.type%3D%22ml_job%22%20resource.labels.job_id%3D%2242%22"
-    assert job.message == f"Logs: {console}/logs/query;query={query}?project=proj"
+    assert job.log_url == f"{console}/logs/query;query={query}?project=proj"
 
 
 def platform(service_account: str = "") -> VertexPlatform:

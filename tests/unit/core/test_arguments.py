@@ -1,12 +1,14 @@
 """From typed arguments to the tokens a process receives."""
 
+import subprocess
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from xmcloud.core.arguments import render
-from xmcloud.core.models import Argument
+from xmcloud.core.arguments import command_line, render
+from xmcloud.core.specs import Argument
 
 
 @pytest.mark.parametrize(
@@ -44,3 +46,31 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 def test_texts_arrive_verbatim_and_in_order(pairs: list[tuple[str, str]]) -> None:
     arguments = [Argument(name=name, value=value) for name, value in pairs]
     assert render(arguments) == [f"--{name}={value}" for name, value in pairs]
+
+
+def test_a_shell_reads_what_is_meant_for_it_and_nothing_else() -> None:
+    arguments = [
+        Argument(name="home", value="$HOME/a b", shell=True),
+        Argument(name="we ird$X", value="$X", shell=True),
+        Argument(name="text", value="$HOME;'\"\n"),
+        Argument(value="two words"),
+        Argument(value="$X", shell=True),
+    ]
+    argv = command_line(["/usr/bin/printf", "%s\\0"], arguments)
+    printed = subprocess.run(
+        argv, env={"HOME": "/home/ada", "X": "1 2"}, capture_output=True, check=True
+    ).stdout.decode()
+    assert printed.split("\0")[:-1] == [
+        "--home=/home/ada/a",
+        "b",
+        "--we ird$X=1",
+        "2",
+        "--text=$HOME;'\"\n",
+        "two words",
+        "1",
+        "2",
+    ]
+
+
+def test_without_such_an_argument_no_shell_starts() -> None:
+    assert command_line(["a b"], [Argument(name="x", value="$Y")]) == ["a b", "--x=$Y"]

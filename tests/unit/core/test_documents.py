@@ -10,10 +10,12 @@ from pydantic import JsonValue, ValidationError
 
 from tests.support.builders import draft, in_state, session, spec
 from tests.support.clock import START
+from xmcloud.core.base import sortable
 from xmcloud.core.documents import BODY_LIMIT, JOBS, SESSIONS
 from xmcloud.core.errors import TooLarge
-from xmcloud.core.models import Argument, Job, JobState, sortable
+from xmcloud.core.models import Job, JobState
 from xmcloud.core.ports import Document
+from xmcloud.core.specs import Argument
 
 
 def stored(job: Job) -> Job:

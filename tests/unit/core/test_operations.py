@@ -12,10 +12,10 @@ from tests.support.planes import HEARTBEAT, Rig, sqlite_rig
 from xmcloud.core.control import experiments, sessions, sync
 from xmcloud.core.models import Outcome, Reason, ReasonCode
 from xmcloud.core.ports import Subscription
-from xmcloud.core.protocol import (
+from xmcloud.core.protocol import NewExperiment
+from xmcloud.core.worker_protocol import (
     Claim,
     Finished,
-    NewExperiment,
     OpenSession,
     Output,
     Started,

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.builders import queued, session
+from tests.support.builders import queued, session, spec
 from tests.support.examples import QUERIES
 from xmcloud.core.documents import JOBS, SESSIONS
 from xmcloud.core.ports import Query
+from xmcloud.core.specs import Overflow
+
+OVERFLOW = Overflow(target="vertex", after_seconds=60)
 
 DECLARED: list[dict[str, Any]] = json.loads(
     (files("xmcloud.core") / "firestore.indexes.json").read_text("utf-8")
@@ -62,7 +65,7 @@ def test_no_index_is_unused(index: dict[str, Any]) -> None:
 
 def test_queries_name_only_fields_that_documents_have() -> None:
     made = {
-        "jobs": JOBS.data(queued()),
+        "jobs": JOBS.data(queued(spec().evolve(overflow=OVERFLOW))),
         "sessions": SESSIONS.data(session()),
     }
     for query in QUERIES.values():

@@ -39,12 +39,15 @@ class ArchiveTooLarge(TooLarge):
 def archive_limit(environment: Mapping[str, str]) -> int:
     """Bytes; `XMCLOUD_ARCHIVE_LIMIT` may say others. Raises `InvalidInput`."""
     text = environment.get(LIMIT, "")
-    if not text:
-        return DEFAULT_LIMIT
+    return parse_size(LIMIT, text) if text else DEFAULT_LIMIT
+
+
+def parse_size(name: str, text: str) -> int:
+    """Bytes, which the setting `name` gives with or without a unit. Raises `InvalidInput`."""
     parsed = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text, re.ASCII)
     unit = _UNITS.get(parsed[2].lower()) if parsed else None
     if parsed is None or unit is None:
-        raise InvalidInput(LIMIT, text, "a number of bytes, or one with a unit such as 2GiB")
+        raise InvalidInput(name, text, "a number of bytes, or one with a unit such as 2GiB")
     return int(float(parsed[1]) * unit) if "." in parsed[1] else int(parsed[1]) * unit
 
 

@@ -34,7 +34,8 @@ def custom_job(launch: Launch, bucket: str, service_account: str, network: str) 
             service_account=options.service_account or service_account,
             network=options.network or network,
             base_output_directory=vertex.GcsDestination(
-                output_uri_prefix=board.output if board else f"gs://{bucket}/output/{launch.label}"
+                output_uri_prefix=(board.output if board else "")
+                or f"gs://{bucket}/output/{launch.label}"
             ),
             tensorboard=board.name if board else "",
         ),

@@ -41,11 +41,11 @@ def platform_job(job: vertex.CustomJob, name: str, project: str) -> PlatformJob:
     _, _, _, location, _, id = name.split("/")
     state, exit_code = _state(job)
     logs = quote(f'resource.type="ml_job" resource.labels.job_id="{id}"', safe="")
-    message = f"{job.error.message}\n" if job.error.message else ""
     return PlatformJob(
         name=name,
         state=state,
-        message=f"{message}Logs: {_CONSOLE}/logs/query;query={logs}?project={project}",
+        message=job.error.message,
+        log_url=f"{_CONSOLE}/logs/query;query={logs}?project={project}",
         url=f"{_CONSOLE}/vertex-ai/locations/{location}/training/{id}?project={project}",
         exit_code=exit_code,
     )

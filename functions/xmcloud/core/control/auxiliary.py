@@ -1,11 +1,13 @@
 """Ends auxiliary units once the units that they help have ended."""
 
+from contextlib import suppress
 from datetime import timedelta
 
 from xmcloud.core import lifecycle, queries
 from xmcloud.core.control.changing import change_unit, spread
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.documents import JOBS
+from xmcloud.core.errors import IllegalTransition
 from xmcloud.core.models import Job, JobState, Outcome, StopRequest
 
 LOOK_AGAIN = timedelta(seconds=2)
@@ -50,7 +52,8 @@ async def _end(plane: ControlPlane, job: Job, over: bool) -> None:
             outcome=Outcome.COMPLETED,
             at=now,
         )
-        done = await change_unit(plane, job.id, lambda j: lifecycle.stopped(j, request))
-        await spread(plane, done.all)
+        with suppress(IllegalTransition):  # it has ended meanwhile, or with its group
+            done = await change_unit(plane, job.id, lambda j: lifecycle.stopped(j, request))
+            await spread(plane, done.all)
     elif ends_at != auxiliary.ends_at:
         await change_unit(plane, job.id, lambda j: lifecycle.outlives(j, ends_at, now))

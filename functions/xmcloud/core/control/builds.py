@@ -9,7 +9,7 @@ from xmcloud.core.builds import SUBMITTING, Build, BuildState
 from xmcloud.core.control.changing import change_job, spread
 from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.documents import BUILDS, JOBS, Stored
-from xmcloud.core.errors import Contended, NotFound, Unavailable, XmcloudError
+from xmcloud.core.errors import Contended, IllegalTransition, NotFound, Unavailable, XmcloudError
 from xmcloud.core.models import Job, JobState, Reason, ReasonCode
 from xmcloud.core.platforms import (
     Builder,
@@ -140,7 +140,8 @@ async def abandon_builds(plane: ControlPlane, jobs: Sequence[Stored[Job]]) -> No
             continue
         (stored,) = await BUILDS.get_many(plane.store, [id])
         if stored is not None and not stored.item.state.terminal:
-            await stop_build(plane, id, "the end of the last job that waits for it")
+            with suppress(IllegalTransition):  # it has ended meanwhile
+                await stop_build(plane, id, "the end of the last job that waits for it")
 
 
 def _is_building(job: Job) -> bool:
@@ -177,7 +178,11 @@ async def _submit(plane: ControlPlane, id: str) -> Build:
         refusal = str(error)
         return await _end(plane, build, lambda b, now: builds.failed(b, refusal, now))
     plane.alarm(f"build/{id}", plane.clock.now() + LOOK_AGAIN)
-    return await _apply(plane, build, found)
+    current = await _apply(plane, build, found)
+    if current.tries == build.tries and current.remote not in ("", found.name):
+        with suppress(Unavailable):  # somebody else submitted it too, and was faster
+            await builder.cancel(found.name)
+    return current
 
 
 def _told(tried: Build, message: str) -> Callable[[Build], Build]:
@@ -212,7 +217,7 @@ async def _apply(plane: ControlPlane, build: Build, found: BuilderJob) -> Build:
         build.id,
         lambda b: (
             b
-            if b.state.terminal or b.tries != build.tries
+            if b.state.terminal or b.tries != build.tries or b.remote not in ("", found.name)
             else builds.taken(b, found.name, found.url, now)
         ),
     )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from xmcloud.core.concurrency import for_each
 from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.documents import JOBS, Stored
 from xmcloud.core.errors import Contended, IllegalTransition, Unavailable
@@ -12,6 +13,7 @@ from xmcloud.core.groups import settled
 from xmcloud.core.lifecycle import UNCONFIRMED, permit_confirmed
 from xmcloud.core.models import Job, JobState
 from xmcloud.core.names import derived_id
+from xmcloud.core.platforms import Platform
 from xmcloud.core.ports import WRITES_LIMIT, Message, PreconditionFailed, Write
 from xmcloud.core.topics import CONTROL_TOPIC, NEWS, control_audience, queue_topic
 
@@ -39,13 +41,18 @@ async def change_job(plane: ControlPlane, id: str, decide: Decide) -> Changed:
     )
 
 
-async def change_unit(plane: ControlPlane, id: str, decide: Decide) -> Changed:
+async def change_unit(
+    plane: ControlPlane, id: str, decide: Decide, check: Callable[[list[Job]], None] | None = None
+) -> Changed:
     """Applies a transition to all jobs of a job's group that are in a state for it.
 
-    Raises as `change_job`, and `IllegalTransition` when none is.
+    Raises as `change_job`, what `check` raises of the group, and `IllegalTransition` when no job
+    is in a state for it.
     """
 
     def decide_all(jobs: list[Job]) -> list[Job]:
+        if check is not None:
+            check(jobs)
         decided, refusal, done = [], None, False
         for job in jobs:
             try:
@@ -133,6 +140,8 @@ async def spread(plane: ControlPlane, jobs: Sequence[Stored[Job]]) -> list[Store
     stopping = [stored.item for stored in jobs if stored.item.stop is not None]
     if stopping:
         await tell_holders(plane, stopping)
+    if any(stored.item.auxiliary and not stored.item.state.terminal for stored in jobs):
+        plane.alarm("auxiliary", plane.clock.now())
     return await publish_permits(plane, jobs)
 
 
@@ -174,17 +183,21 @@ def target_session(name: str) -> str:
 
 async def tell_holders(plane: ControlPlane, jobs: Sequence[Job]) -> None:
     """Workers look which of their attempts are to be stopped; platforms are asked to cancel."""
-    by_target = {target_session(name): target for name, target in plane.targets.items()}
+    by_session = {target_session(name): target.platform for name, target in plane.targets.items()}
     sessions: set[str] = set()
-    for job in jobs:
-        if job.attempt is None:
-            continue
-        target = by_target.get(job.attempt.session)
-        if target is None:
-            sessions.add(job.attempt.session)
-        elif job.attempt.remote is not None:
-            with suppress(Unavailable):
-                await target.platform.cancel(job.attempt.remote.name)
+    remotes: dict[str, Platform] = {}
+    for attempt in (job.attempt for job in jobs if job.attempt is not None):
+        platform = by_session.get(attempt.session)
+        if platform is None:
+            sessions.add(attempt.session)
+        elif attempt.remote is not None:
+            remotes[attempt.remote.name] = platform
+
+    async def cancel(remote: tuple[str, Platform]) -> None:
+        with suppress(Unavailable):
+            await remote[1].cancel(remote[0])
+
+    await for_each(remotes.items(), cancel)
     await tell_sessions(plane, sessions)
 
 

@@ -5,8 +5,9 @@ submission that was cut short is found again by its label.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import accumulate
 
 from xmcloud.core import lifecycle, queries
 from xmcloud.core.control.changing import commit_jobs, load_group, target_session
@@ -18,6 +19,7 @@ from xmcloud.core.documents import JOBS, TARGETS, Stored
 from xmcloud.core.errors import Contended
 from xmcloud.core.groups import whole
 from xmcloud.core.models import Job, JobState, TargetState
+from xmcloud.core.ports import WRITES_LIMIT
 from xmcloud.core.protocol import Targets, TargetStatus
 from xmcloud.core.resources import accelerator
 
@@ -36,7 +38,7 @@ async def list_targets(plane: ControlPlane) -> Targets:
 async def _status(plane: ControlPlane, name: str) -> TargetStatus:
     now = plane.clock.now()
     running, (_, state) = await asyncio.gather(
-        plane.store.count(queries.held_by(target_session(name))), _load(plane, name, now)
+        plane.store.count(queries.held_by(target_session(name))), load_state(plane, name, now)
     )
     return TargetStatus(
         name=name, limit=plane.targets[name].limit, running=running, blocks=state.blocks
@@ -68,12 +70,12 @@ async def _claim(plane: ControlPlane, name: str) -> tuple[list[list[Job]], timed
     target, session = plane.targets[name], target_session(name)
     for attempt in range(TRIES):
         now = plane.clock.now()
-        stored, state = await _load(plane, name, now)
+        stored, state = await load_state(plane, name, now)
         held = await plane.store.count(queries.held_by(session))
         units = await _choose(plane, name, state, target.limit - held)
         if not units:
             return [], None
-        paced = units[: min(AT_ONCE, int(state.submissions))]
+        paced = _in_one_commit(units[: min(AT_ONCE, int(state.submissions))])
         if not paced:
             return [], timedelta(minutes=(1 - state.submissions) / target.per_minute)
         left = state.evolve(submissions=state.submissions - len(paced))
@@ -89,7 +91,13 @@ async def _claim(plane: ControlPlane, name: str) -> tuple[list[list[Job]], timed
     raise Contended(f"Target {name}")
 
 
-async def _load(
+def _in_one_commit(units: Sequence[list[Stored[Job]]]) -> list[list[Stored[Job]]]:
+    """The first of them, as many as fit beside the target's own write."""
+    sizes = accumulate(map(len, units))
+    return [unit for unit, size in zip(units, sizes, strict=True) if size < WRITES_LIMIT]
+
+
+async def load_state(
     plane: ControlPlane, name: str, now: datetime
 ) -> tuple[Stored[TargetState] | None, TargetState]:
     """The state of the target as of now: refilled, and without blocks that are over."""

@@ -15,9 +15,9 @@ from xmcloud.core import lifecycle, queries
 from xmcloud.core.control.changing import commit_jobs, tell_sessions
 from xmcloud.core.control.free import Free
 from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
-from xmcloud.core.documents import POOLS, SESSIONS, Stored
+from xmcloud.core.documents import JOBS, POOLS, SESSIONS, Stored
 from xmcloud.core.errors import Contended, Unavailable
-from xmcloud.core.models import Gathering, Job, Peer, Place, PoolState, Session, Vain
+from xmcloud.core.models import Gathering, Job, JobState, Peer, Place, PoolState, Session, Vain
 from xmcloud.core.ports import Message, PreconditionFailed, Write
 from xmcloud.core.topics import queue_topic
 from xmcloud.core.worker_protocol import Reservation
@@ -52,6 +52,7 @@ async def take(
         started = await _start(plane, unit, places, {session.id: session}, [])
         if started is None:
             free.give_back(jobs)
+            free.ports += ports
             return None
         return Taken(jobs=started)
     return await _gather(plane, session, unit, free)
@@ -63,9 +64,13 @@ async def _gather(
     for attempt in range(TRIES):
         now = plane.clock.now()
         stored, pool = await _pool(plane, session.pool)
-        vain = _vain(pool, now)
-        found = await _gathering(plane, pool, vain, unit, now)
+        vain = vain_until(pool, now)
+        found = await _gathering(plane, pool, vain, unit[0].item.members[0], now)
         if found is None:
+            return None
+        workers = await _workers(plane, pool.name, now)
+        unit = neediest_first(unit, workers)
+        if not found.places and not could_ever_fit(workers, [each.item for each in unit]):
             return None
         pool = pool.evolve(vain=vain)
         found, sessions = await _still_there(plane, found, unit, session, now)
@@ -79,17 +84,12 @@ async def _gather(
             if started is not None:
                 here = [j for j in started if j.attempt and j.attempt.session == session.id]
                 return Taken(jobs=here)
-        elif await _kept(plane, _write(stored, pool.evolve(gathering=placed))):
+            _give_back(placed, new, free)
+            return None
+        if await _kept(plane, _write(stored, pool.evolve(gathering=placed))):
             await _call_for_the_rest(plane, session.pool, unit, placed)
-            seconds = (placed.deadline - now).total_seconds()
-            return Taken(
-                reservations=[
-                    Reservation(job_id=job.id, resources=job.spec.resources, seconds=seconds)
-                    for job in new
-                ]
-            )
-        free.give_back(new)
-        free.ports += [placed.places[job.id].port for job in new]
+            return Taken(reservations=_reservations(new, placed.deadline - now))
+        _give_back(placed, new, free)
         await backoff(attempt)
     raise Contended(f"Pool {session.pool}")
 
@@ -102,6 +102,23 @@ async def _call_for_the_rest(
     with suppress(Unavailable):
         topic = queue_topic(unit[0].item.queue)
         await plane.queue.publish(topic, [Message(pool, id) for id in missing])
+
+
+async def kept_places(plane: ControlPlane, session: Session) -> list[Reservation]:
+    """What is kept on this worker, for one that may not have heard of it."""
+    _, pool = await _pool(plane, session.pool)
+    now, found = plane.clock.now(), pool.gathering
+    if found is None or found.deadline <= now:
+        return []
+    mine = [id for id, place in found.places.items() if place.session == session.id]
+    jobs = await JOBS.get_many(plane.store, mine) if mine else []
+    waiting = [s.item for s in jobs if s is not None and s.item.state is JobState.QUEUED]
+    return _reservations(waiting, found.deadline - now)
+
+
+def _reservations(jobs: Sequence[Job], time: timedelta) -> list[Reservation]:
+    seconds = time.total_seconds()
+    return [Reservation(job_id=j.id, resources=j.spec.resources, seconds=seconds) for j in jobs]
 
 
 async def _pool(plane: ControlPlane, name: str) -> tuple[Stored[PoolState] | None, PoolState]:
@@ -122,29 +139,33 @@ async def _kept(plane: ControlPlane, write: Write) -> bool:
 
 
 async def _gathering(
-    plane: ControlPlane,
-    pool: PoolState,
-    vain: dict[str, Vain],
-    unit: Sequence[Stored[Job]],
-    now: datetime,
+    plane: ControlPlane, pool: PoolState, vain: dict[str, Vain], leader: str, now: datetime
 ) -> Gathering | None:
     """The one under way if it is this group's, a new one if it may begin."""
-    leader, current = unit[0].item.members[0], pool.gathering
+    current = pool.gathering
     if current is not None and now < current.deadline:
-        return current if current.leader == leader else None
+        if current.leader == leader:
+            return current
+        if await _still_waits(plane, pool.name, current):
+            return None
     mine = vain.get(leader)
     if mine is not None and now < mine.rests_until:
         return None
-    if not await _could_ever_fit(plane, pool.name, [stored.item for stored in unit], now):
-        return None
     return Gathering(leader=leader, deadline=now + _hold(mine.count if mine else 0))
+
+
+async def _still_waits(plane: ControlPlane, pool: str, gathering: Gathering) -> bool:
+    """Nobody took its group out of the queue, started it elsewhere or sent it to a target."""
+    found = await JOBS.get_many(plane.store, [*gathering.places][:1])
+    jobs = [stored.item for stored in found if stored is not None]
+    return any(job.state is JobState.QUEUED and job.pool in ("", pool) for job in jobs)
 
 
 def _hold(count: int) -> timedelta:
     return min(HOLD * float(2**count), LONGEST_HOLD)
 
 
-def _vain(pool: PoolState, now: datetime) -> dict[str, Vain]:
+def vain_until(pool: PoolState, now: datetime) -> dict[str, Vain]:
     """What came to nothing, with a gathering that just did; forgotten after a while."""
     vain = {leader: v for leader, v in pool.vain.items() if now - v.rests_until < LONGEST_HOLD * 6}
     if (over := pool.gathering) is not None and over.deadline <= now:
@@ -158,14 +179,27 @@ def _without(vain: dict[str, Vain], leader: str) -> dict[str, Vain]:
     return {id: each for id, each in vain.items() if id != leader}
 
 
-async def _could_ever_fit(
-    plane: ControlPlane, pool: str, jobs: Sequence[Job], now: datetime
-) -> bool:
-    """Whether the workers of the pool, all of them empty, have room for the group."""
+async def _workers(plane: ControlPlane, pool: str, now: datetime) -> list[Session]:
     page, _ = await SESSIONS.find(plane.store, queries.open_sessions().page(500, None))
-    sessions = [s.item for s in page if s.item.pool == pool and s.item.valid_at(now)]
-    empty = [Free(session.slots, dict(session.resources), []) for session in sessions]
-    for job in sorted(jobs, key=lambda job: -sum(job.spec.resources.values())):
+    return [s.item for s in page if s.item.pool == pool and s.item.valid_at(now)]
+
+
+def _empty(workers: Sequence[Session]) -> list[Free]:
+    return [Free(worker.slots, dict(worker.resources), []) for worker in workers]
+
+
+def neediest_first(
+    unit: Sequence[Stored[Job]], workers: Sequence[Session]
+) -> Sequence[Stored[Job]]:
+    """What few workers could run has the first choice of places."""
+    empty = _empty(workers)
+    return sorted(unit, key=lambda stored: sum(free.fits(stored.item) for free in empty))
+
+
+def could_ever_fit(workers: Sequence[Session], jobs: Sequence[Job]) -> bool:
+    """Whether these workers, all of them empty, have room for the group."""
+    empty = _empty(workers)
+    for job in jobs:
         room = next((free for free in empty if free.slots and free.fits(job)), None)
         if room is None:
             return False
@@ -204,6 +238,11 @@ def _place(
             free.take(job)
             places[job.id] = Place(session=session.id, port=free.ports.pop(0))
     return gathering.evolve(places=places)
+
+
+def _give_back(gathering: Gathering, jobs: Sequence[Job], free: Free) -> None:
+    free.give_back(jobs)
+    free.ports += [gathering.places[job.id].port for job in jobs]
 
 
 async def _start(

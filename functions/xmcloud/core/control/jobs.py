@@ -1,6 +1,6 @@
 """What people do to jobs: one at a time, or all of an experiment."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from xmcloud.core import lifecycle, queries
 from xmcloud.core.control.builds import abandon_builds, join_builds
@@ -17,8 +17,8 @@ from xmcloud.core.control.overflow import at_once
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.queues import require_queues
 from xmcloud.core.documents import EXPERIMENTS, Stored
-from xmcloud.core.errors import IllegalTransition, NotFound, XmcloudError
-from xmcloud.core.models import Experiment, Job, StopRequest
+from xmcloud.core.errors import IllegalTransition, InvalidInput, NotFound, XmcloudError
+from xmcloud.core.models import Experiment, Job, JobState, StopRequest
 from xmcloud.core.names import ID_LENGTH
 from xmcloud.core.protocol import Act, Acted, EditJob, Enqueue, Skipped, Stop
 
@@ -101,17 +101,30 @@ async def enqueue_job(plane: ControlPlane, id: str, request: Enqueue) -> Job:
     await require_queues(plane, [request.queue])
     unit = [stored.item for stored in await load_unit(plane, id)]
     decide = _enqueue(plane, request, await at_once(plane, [unit]))
-    changed = await change_unit(plane, id, decide)
+    changed = await change_unit(plane, id, decide, check=_has_ended)
     newest = {s.item.id: s.item for s in await _queued(plane, changed.all)}
     return newest.get(id, changed.job.item)
 
 
 async def edit_job(plane: ControlPlane, id: str, request: EditJob) -> Job:
-    now = plane.clock.now()
-    changed = await change_job(
-        plane, id, lambda job: lifecycle.edited(job, now, spec=request.spec, name=request.name)
-    )
-    return changed.job.item
+    """Raises `InvalidInput` for what would set the job apart from its group."""
+
+    def decide(job: Job) -> Job:
+        if job.group:
+            _stays_in_its_group(job, request)
+        return lifecycle.edited(job, plane.clock.now(), spec=request.spec, name=request.name)
+
+    return (await change_job(plane, id, decide)).job.item
+
+
+def _stays_in_its_group(job: Job, request: EditJob) -> None:
+    if request.name not in (None, job.name):
+        raise InvalidInput("name", request.name, f"{job.name!r}, as its group knows it")
+    new = request.spec or job.spec
+    if new.pool != job.spec.pool:
+        raise InvalidInput("spec.pool", new.pool, f"{job.spec.pool!r}, that of its group")
+    if new.overflow != job.spec.overflow:
+        raise InvalidInput("spec.overflow", new.overflow, "the overflow of its group")
 
 
 async def stop_all(plane: ControlPlane, experiment: str, request: Stop) -> Acted:
@@ -139,40 +152,56 @@ async def enqueue_all(plane: ControlPlane, experiment: str, request: Enqueue) ->
         for job in (stored.item for stored in page if stored.item.spec.overflow):
             units.setdefault(job.unit, []).append(job)
     decide = _enqueue(plane, request, await at_once(plane, list(units.values())))
-    acted, stored = await _act_on_all(plane, experiment, decide)
+    acted, stored = await _act_on_all(plane, experiment, decide, check=_has_ended)
     newest = {s.item.id: s.item for s in await _queued(plane, stored)}
     return acted.evolve(jobs=[newest.get(job.id, job) for job in acted.jobs])
 
 
+def _has_ended(unit: list[Job]) -> None:
+    """A job that still stops would take the rest out of the queue again. Raises for it."""
+    for job in unit:
+        if job.state.active:
+            legal = (JobState.DRAFT, JobState.STOPPED, JobState.FAILED)
+            raise IllegalTransition("enqueue", job.full_name, job.state, legal)
+
+
 async def _act_on_all(
-    plane: ControlPlane, experiment: str, decide: Decide
+    plane: ControlPlane,
+    experiment: str,
+    decide: Decide,
+    check: Callable[[list[Job]], None] | None = None,
 ) -> tuple[Acted, list[Stored[Job]]]:
     """The transition for each job that is in a state for it."""
     await EXPERIMENTS.get(plane.store, experiment)
-    done: list[Stored[Job]] = []
+    done: dict[str, Stored[Job]] = {}
     skipped: list[Skipped] = []
     async for page in job_pages(plane, experiment):
         changes: list[tuple[Stored[Job], Job]] = []
-        later: list[str] = []
-        for stored in page:
-            if stored.item.group:
-                later += [stored.item.id] if stored.item.members[0] == stored.item.id else []
-                continue
+        later: dict[str, str] = {}
+        for stored in (each for each in page if each.item.id not in done):
+            job = stored.item
             try:
-                changes.append((stored, decide(stored.item)))
+                changed = decide(job)
             except IllegalTransition as error:
-                skipped.append(Skipped(job_id=stored.item.id, why=error.detail))
+                skipped.append(Skipped(job_id=job.id, why=error.detail))
+                continue
+            if job.group:
+                later.setdefault(job.members[0], job.id)
+            else:
+                changes.append((stored, changed))
         for (stored, _), result in zip(changes, await apply_jobs(plane, changes), strict=True):
             if result is None:
-                later.append(stored.item.id)
+                later[stored.item.id] = stored.item.id
             else:
-                done.append(result)
-        for id in later:
+                done[result.item.id] = result
+        for id in later.values():
             try:
-                done += (await change_unit(plane, id, decide)).all
+                found = (await change_unit(plane, id, decide, check)).all
             except IllegalTransition as error:
                 skipped.append(Skipped(job_id=id, why=error.detail))
-    return Acted(jobs=[stored.item for stored in done], skipped=skipped), done
+            else:
+                done |= {stored.item.id: stored for stored in found}
+    return Acted(jobs=[stored.item for stored in done.values()], skipped=skipped), [*done.values()]
 
 
 async def _follow_up(plane: ControlPlane, jobs: Sequence[Stored[Job]]) -> None:

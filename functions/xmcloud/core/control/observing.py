@@ -2,21 +2,24 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime
 
 from xmcloud.core import lifecycle, queries
-from xmcloud.core.control.changing import change_job, load_group, spread, target_session
+from xmcloud.core.concurrency import for_each
+from xmcloud.core.control.changing import load_group, target_session
 from xmcloud.core.control.dispatch import dispatch
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.submissions import (
     SUBMITTING,
+    change_attempts,
     label_of,
     observed,
     record,
     submit,
 )
 from xmcloud.core.documents import JOBS
-from xmcloud.core.errors import StaleFence, Unavailable
-from xmcloud.core.models import Job, Outcome, Reason, ReasonCode
+from xmcloud.core.errors import Unavailable
+from xmcloud.core.models import Job, Reason, ReasonCode
 
 PAGE = 400
 
@@ -55,11 +58,14 @@ async def _look(plane: ControlPlane, name: str) -> int:
     platform = plane.targets[name].platform
     for job in by_remote.pop("", []):
         await _recover(plane, name, job)
-    for remote_name, unit in by_remote.items():
-        found = await platform.get(remote_name)
+
+    async def ask(remote: str) -> None:
+        unit, found = by_remote[remote], await platform.get(remote)
         if any(job.stop for job in unit) and found is not None and not found.state.terminal:
-            await platform.cancel(remote_name)
+            await platform.cancel(remote)
         await observed(plane, unit, found)
+
+    await for_each(by_remote, ask)
     return len(held)
 
 
@@ -78,36 +84,33 @@ async def _recover(plane: ControlPlane, name: str, job: Job) -> None:
     attempt, now = job.attempt, plane.clock.now()
     if attempt is None or now - attempt.claimed_at < SUBMITTING:
         return
-    unit = await _claimed_with(plane, job)
-    if unit[0].id != job.id:
+    claimed = await _claimed_with(plane, attempt.claimed_at, job)
+    unit = [each for each in claimed if each.attempt]
+    if not unit or unit[0].id != job.id:
         return
     platform = plane.targets[name].platform
-    found = await platform.find(label_of(unit))
+    found = await platform.find(label_of(claimed))
     for extra in found[1:]:
         await platform.cancel(extra.name)
     if found:
         await record(plane, name, unit, found[0])
-    elif any(each.stop and each.stop.outcome is not Outcome.RELEASED for each in unit):
+    elif any(each.stop for each in unit):
         await _never_ran(plane, unit)
+    elif len(unit) < len(claimed):
+        await observed(plane, unit, None)
     else:
         await submit(plane, name, unit)
 
 
-async def _claimed_with(plane: ControlPlane, job: Job) -> Sequence[Job]:
-    """The jobs of the group that were claimed in the same moment, in its order."""
+async def _claimed_with(plane: ControlPlane, claimed_at: datetime, job: Job) -> Sequence[Job]:
+    """The jobs of the group that were claimed in that moment, in its order; some may have ended."""
     (stored,) = await JOBS.get_many(plane.store, [job.id])
     assert stored is not None
-    claimed_at = job.attempt.claimed_at if job.attempt else None
     unit = [member.item for member in await load_group(plane, stored)]
-    return [each for each in unit if each.attempt and each.attempt.claimed_at == claimed_at]
+    return [j for j in unit if j.attempts and j.attempts[-1].claimed_at == claimed_at]
 
 
 async def _never_ran(plane: ControlPlane, unit: Sequence[Job]) -> None:
     reason = Reason(code=ReasonCode.STOP_REQUESTED, message="stopped before it was submitted")
     now = plane.clock.now()
-    for job in unit:
-        with suppress(StaleFence):
-            done = await change_job(
-                plane, job.id, lambda j: lifecycle.lost(j, j.fence, reason, now)
-            )
-            await spread(plane, done.all)
+    await change_attempts(plane, unit, lambda job: lifecycle.lost(job, job.fence, reason, now))

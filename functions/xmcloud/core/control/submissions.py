@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from xmcloud.core import lifecycle
 from xmcloud.core.control.changing import change_group, spread
@@ -45,9 +45,7 @@ async def submit(plane: ControlPlane, name: str, unit: Sequence[Job]) -> None:
         await change_attempts(
             plane,
             unit,
-            lambda job: lifecycle.finished(
-                job, job.fence, Outcome.FAILED, reason, plane.clock.now()
-            ),
+            lambda job: lifecycle.refused(job, job.fence, reason, plane.clock.now()),
         )
     except Unavailable:
         plane.alarm(f"submissions/{name}", plane.clock.now() + SUBMITTING)
@@ -68,6 +66,7 @@ def _environment(plane: ControlPlane, job: Job) -> dict[str, str]:
         "XMCLOUD_JOB_NAME": job.name,
         "XMCLOUD_JOB_ID": job.id,
         "XMCLOUD_ATTEMPT": str(job.fence),
+        "XMCLOUD_GRACE_SECONDS": f"{job.spec.limits.grace_seconds:g}",
     }
     if not plane.url:
         return about
@@ -77,7 +76,7 @@ def _environment(plane: ControlPlane, job: Job) -> dict[str, str]:
 
 async def record(plane: ControlPlane, name: str, unit: Sequence[Job], found: PlatformJob) -> None:
     """Writes down what the platform calls the unit; cancels what came too late."""
-    remote = Remote(name=found.name, url=found.url)
+    remote = Remote(name=found.name, url=found.url, log_url=found.log_url)
 
     def decide(job: Job) -> Job:
         if job.attempt is not None and job.attempt.remote not in (None, remote):
@@ -88,7 +87,8 @@ async def record(plane: ControlPlane, name: str, unit: Sequence[Job], found: Pla
     if len(recorded) < len(unit) or any(job.stop for job in recorded):
         with suppress(Unavailable):
             await plane.targets[name].platform.cancel(found.name)
-    await observed(plane, recorded, found)
+    if recorded:
+        await observed(plane, recorded, found)
 
 
 async def observed(plane: ControlPlane, unit: Sequence[Job], found: PlatformJob | None) -> None:
@@ -105,7 +105,7 @@ def _after(plane: ControlPlane, job: Job, found: PlatformJob | None) -> Job:
     message = (found.message or f"{found.state} on {where}")[:4000]
     match found.state:
         case PlatformState.PENDING:
-            return _pending(job, where, found.message)
+            return _pending(job, where, found.message, now)
         case PlatformState.RUNNING:
             return lifecycle.started(job, fence, now, now)
         case PlatformState.SUCCEEDED:
@@ -125,10 +125,12 @@ def _after(plane: ControlPlane, job: Job, found: PlatformJob | None) -> Job:
             return lifecycle.finished(job, fence, Outcome.LOST, reason, now)
 
 
-def _pending(job: Job, where: str, message: str) -> Job:
+def _pending(job: Job, where: str, message: str, now: datetime) -> Job:
     """Tells why it does not run yet, when the platform says so."""
     told = Reason(code=ReasonCode.SUBMITTED, message=f"waits on {where}: {message}"[:4000])
-    return job.evolve(reason=told) if message and job.reason != told else job
+    if not message or job.reason == told:
+        return job
+    return job.evolve(reason=told, updated_at=now)
 
 
 async def _postpone(plane: ControlPlane, name: str, unit: Sequence[Job], why: str) -> None:

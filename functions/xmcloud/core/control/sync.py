@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 from xmcloud.core import groups, lifecycle, queries
 from xmcloud.core.control.changing import apply_jobs, commit_jobs, load_group, spread
 from xmcloud.core.control.claims import Claimed, claim_jobs
+from xmcloud.core.control.gathering import kept_places
 from xmcloud.core.control.logs import log_key
 from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.control.sessions import held_session
@@ -59,9 +60,9 @@ async def sync(plane: ControlPlane, session_id: str, request: Sync) -> SyncAnswe
     return SyncAnswer(
         lease_expires_at=session.expires_at,
         results=results,
-        jobs=[*forgotten, *claimed.jobs],
+        jobs=[*forgotten.jobs, *claimed.jobs],
         queues=claimed.queues,
-        reservations=claimed.reservations,
+        reservations=[*forgotten.reservations, *claimed.reservations],
         stops=stops,
     )
 
@@ -94,13 +95,17 @@ async def _stops(plane: ControlPlane, session: Session, asked: bool) -> list[Sto
 
 async def _forgotten(
     plane: ControlPlane, session: Session, known: Sequence[AttemptRef] | None
-) -> list[Job]:
-    """Attempts whose claim was answered into a broken connection."""
+) -> Claimed:
+    """Attempts, and places, whose claim was answered into a broken connection."""
     if known is None:
-        return []
-    page, _ = await JOBS.find(plane.store, queries.held_by(session.id).page(1000, None))
+        return Claimed()
+    (page, _), places = await asyncio.gather(
+        JOBS.find(plane.store, queries.held_by(session.id).page(1000, None)),
+        kept_places(plane, session),
+    )
     names = {(ref.job_id, ref.fence) for ref in known}
-    return [s.item for s in page if (s.item.id, s.item.fence) not in names]
+    jobs = [s.item for s in page if (s.item.id, s.item.fence) not in names]
+    return Claimed(jobs=jobs, reservations=places)
 
 
 @dataclass(slots=True)
@@ -175,13 +180,16 @@ async def _units(
 ) -> list[list[Stored[Job]]]:
     """The jobs, each with its group if its attempt ends; what is not there gets its problem."""
     units: dict[str, list[Stored[Job]]] = {}
-    for id, stored in zip(ids, await JOBS.get_many(plane.store, ids), strict=True):
+    there = dict(zip(ids, await JOBS.get_many(plane.store, ids), strict=True))
+    ending = {s.item.members[0] for id, s in there.items() if s is not None and news[id].ends}
+    for id, stored in there.items():
         found = news[id]
         found.problems.clear()
         if stored is None:
             found.problems.update({i: NotFound("job", id) for i, _ in found.reports})
-        elif stored.item.group and found.ends:
-            leader = stored.item.members[0]
+            continue
+        leader = stored.item.members[0]
+        if stored.item.group and leader in ending:
             if leader not in units:
                 units[leader] = await load_group(plane, stored)
         else:
@@ -255,6 +263,8 @@ async def attempt_reports(
     now = (await JOBS.get(plane.store, job)).item
     stop = now.stop if now.fence == fence else None
     order = StopOrder(job_id=job, fence=fence, message=stop.message) if stop else None
+    if now.attempt is None:
+        plane.alarm(f"room/{attempt.worker}", plane.clock.now())
     return AttemptAnswer(results=results, stop=order)
 
 

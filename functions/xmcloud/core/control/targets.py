@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from xmcloud.core.control.plane import ControlPlane, Target
-from xmcloud.core.errors import NotFound
+from xmcloud.core.errors import InvalidInput, NotFound
 from xmcloud.core.models import Job
 
 
@@ -29,4 +29,8 @@ def check_targets(plane: ControlPlane, units: Sequence[Sequence[Job]]) -> None:
         if first.pool in plane.targets or any(job.spec.platform for job in unit):
             names |= {first.pool} if not first.overflow else set()
         for name in sorted(names):
-            require_target(plane, name).platform.check(unit)
+            target = require_target(plane, name)
+            if len(unit) > target.limit:
+                expected = f"at most {target.limit} in a group: {name} runs no more at a time"
+                raise InvalidInput("jobs", len(unit), expected)
+            target.platform.check(unit)

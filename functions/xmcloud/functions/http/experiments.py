@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from xmcloud.core.control import changes, cloning, experiments, jobs
+from xmcloud.core.control import changes, cloning, experiments, jobs, pending
 from xmcloud.core.models import Experiment
 from xmcloud.core.protocol import (
     Act,
@@ -19,6 +19,7 @@ from xmcloud.core.protocol import (
     Jobs,
     NewExperiment,
     NewUnits,
+    PendingExperiment,
     Stop,
 )
 from xmcloud.functions.http import examples
@@ -84,6 +85,12 @@ async def list_jobs(
 ) -> Response:
     """In order of unit."""
     return answer(await experiments.list_jobs(plane, id, unit, limit, cursor))
+
+
+@router.get("/{id}/pending", response_model=PendingExperiment)
+async def why_pending_in(plane: Plane, id: ExperimentId) -> Response:
+    """Why those of its jobs wait that do, grouped by the causes."""
+    return answer(await pending.why_pending_in(plane, id))
 
 
 @router.get("/{id}/changes", response_model=Changes)

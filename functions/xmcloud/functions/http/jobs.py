@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from xmcloud.core.control import cloning, jobs, logs, queues
+from xmcloud.core.control import cloning, jobs, logs, pending, queues
 from xmcloud.core.documents import JOBS
 from xmcloud.core.models import Experiment, Job
 from xmcloud.core.protocol import (
@@ -15,6 +15,7 @@ from xmcloud.core.protocol import (
     Enqueue,
     LogSlice,
     Move,
+    Pending,
     Stop,
 )
 from xmcloud.functions.http import examples
@@ -27,6 +28,12 @@ router = APIRouter(prefix="/jobs", tags=["jobs"])
 async def get_job(plane: Plane, id: JobId) -> Response:
     """The job with its definition, its place and its attempts."""
     return answer((await JOBS.get(plane.store, id)).item)
+
+
+@router.get("/{id}/pending", response_model=Pending)
+async def why_pending(plane: Plane, id: JobId) -> Response:
+    """Why the job does not run yet, the most decisive cause first; none once it has started."""
+    return answer(await pending.why_pending(plane, id))
 
 
 @router.patch("/{id}", response_model=Job)
