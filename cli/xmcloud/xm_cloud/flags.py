@@ -14,7 +14,7 @@ KUBERNETES_ACCOUNT = "xm_k8s_service_account_name"
 _USED: Mapping[str, str] = MappingProxyType(
     {
         BUILD_IMAGE_LOCALLY: "Build images with the Docker of this machine.",
-        WRAP_LATE_BINDINGS: "Accepted: late bindings are filled in when a container starts.",
+        WRAP_LATE_BINDINGS: "Put vertex_utils and vizier_worker beside the code in images.",
         USE_KANIKO: "Have Cloud Build use kaniko, which caches every layer.",
         BUILD_TIMEOUT: "How long Cloud Build may take for an image.",
         KUBERNETES_ACCOUNT: "The service account of jobs whose Kubernetes(..) names none.",

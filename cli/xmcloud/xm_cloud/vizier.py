@@ -1,6 +1,6 @@
 """Searches: trials whose parameters an optimizer chooses by what came of those before.
 
-`from xmcloud.xm_cloud import vizier as vizier_cloud` stands for XManager's `vizier_cloud`. The
+`from xmcloud.vizier import vizier_cloud` stands for XManager's module of that name. The
 optimizer is Optuna, and a trial's value is the result of its job that the study names.
 """
 
@@ -19,6 +19,7 @@ from xmcloud.core.names import random_id
 from xmcloud.xm_cloud.awaiting import Pending, in_thread
 from xmcloud.xm_cloud.experiment import Experiment
 from xmcloud.xm_cloud.places import home
+from xmcloud.xm_cloud.shared import shared_client
 from xmcloud.xm_cloud.statuses import status_of
 from xmcloud.xm_cloud.studies import (
     Algorithm,
@@ -91,7 +92,7 @@ class NewStudy(StudyFactory):
         import optuna
 
         study = optuna.create_study(
-            storage=_storage(),
+            storage=None if shared_client().dry else _storage(),
             study_name=f"{self.display_name or 'study'}-{random_id()[:6]}",
             direction="maximize" if self.search.maximize else "minimize",
             sampler=_sampler(self.search),

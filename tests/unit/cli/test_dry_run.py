@@ -196,6 +196,47 @@ def test_with_a_docker_engine_the_image_is_named_and_not_built(machine: Machine)
     assert plan["jobs"][0]["argv"][:3] == ["python3", "-m", "train"]
 
 
+def test_an_image_that_needs_an_engine_is_planned_without_one(machine: Machine) -> None:
+    script = """
+        def main(argv):
+            with xm_local.create_experiment("a") as experiment:
+                [executable] = experiment.package([xm.python_container(
+                    xm_local.Local.Spec(), path="train", base_image="python",
+                    entrypoint=xm.ModuleName("train"),
+                )])
+                experiment.add(xm.Job(executable, xm_local.Local()))
+    """
+    ran = machine.launch(script)
+    assert "build: train" in ran.stdout
+    assert "The image train needs a Docker engine on this machine, and none answers." in ran.stderr
+
+
+def test_a_search_leaves_no_study_behind(machine: Machine) -> None:
+    ran = machine.launch(
+        """
+        from xmcloud.vizier import vizier_cloud
+        Spec = vizier_cloud.StudySpec
+        Parameter, Metric = Spec.ParameterSpec, Spec.MetricSpec
+
+        def main(argv):
+            with xm_local.create_experiment("a") as experiment:
+                [executable] = experiment.package([xm.container(xm_local.Vertex.Spec(), "x")])
+                spec = Spec(
+                    parameters=[Parameter(
+                        parameter_id="x", double_value_spec=Parameter.DoubleValueSpec(0.0, 1.0),
+                    )],
+                    metrics=[Metric(metric_id="loss", goal=Metric.GoalType.MINIMIZE)],
+                )
+                vizier_cloud.VizierExploration(
+                    experiment, xm.Job(executable, xm_local.Vertex()),
+                    vizier_cloud.NewStudy(spec), 3, 2,
+                ).launch()
+        """
+    )
+    assert "The script waits for its jobs" in ran.stderr
+    assert ran.stdout.count("--trial_name=") == 2
+
+
 def test_what_bazel_would_build_is_named_and_not_built(machine: Machine) -> None:
     plan = machine.plan(
         """

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from xmcloud.core.errors import Unauthorized, Unavailable, XmcloudError
-from xmcloud.xm_cloud.places import Address, address
+from xmcloud.xm_cloud.places import Address, address, rehearsed
 
 
 @pytest.fixture
@@ -65,3 +65,16 @@ def test_a_token_that_others_can_read_is_refused(home: Path) -> None:
     (home / "token").chmod(0o640)
     with pytest.raises(Unauthorized, match="chmod 600"):
         place(home)
+
+
+def test_a_rehearsal_is_that_of_the_control_plane_of_this_machine(home: Path) -> None:
+    here = "http://127.0.0.1:1"
+    environ = {"XMCLOUD_HOME": str(home)}
+    assert not rehearsed(environ)
+    for known in (True, False):
+        (home / "control.json").write_text(json.dumps({"url": here, "rehearsed": known}))
+        assert rehearsed(environ) is known
+        assert rehearsed({**environ, "XMCLOUD_URL": here}) is known
+        assert not rehearsed({**environ, "XMCLOUD_URL": "https://x.example"})
+    (home / "control.json").unlink()
+    assert not rehearsed(environ)

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 from xmcloud import xm
 from xmcloud.core.errors import InvalidInput
+from xmcloud.xm_cloud import flags
 from xmcloud.xm_cloud.archives.archive import pack
 from xmcloud.xm_cloud.archives.spool import Spool
 from xmcloud.xm_cloud.archives.tar import END, Entry, padding
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 DOCKERFILE = f"{FOLDER}/Dockerfile"
 IGNORE_FILE = ".dockerignore"
+BESIDE_THE_CODE = ("vertex_utils.py", "vizier_worker.py")
+"""Modules that code may import by these names, with --xm_wrap_late_bindings."""
 
 
 def python_context(spec: xm.PythonContainer) -> Spool:
@@ -37,6 +40,8 @@ def python_context(spec: xm.PythonContainer) -> Spool:
     }
     if isinstance(spec.entrypoint, xm.CommandList):
         ours[COMMANDS] = f"{spec.entrypoint.to_script()}\n".encode()
+    if flags.wrap_late_bindings():
+        ours |= {f"{folder.name}/{name}": _own(name) for name in _not_there(folder)}
     return _archive(folder, f"{folder.name}/", ours)
 
 
@@ -72,6 +77,14 @@ def read_text(path: Path, field: str) -> str | None:
 
 def _wrapper() -> bytes:
     return Path(__file__).with_name("container_entrypoint.py").read_bytes()
+
+
+def _not_there(folder: Path) -> list[str]:
+    return [name for name in BESIDE_THE_CODE if not (folder / name).exists()]
+
+
+def _own(name: str) -> bytes:
+    return Path(__file__).parents[1].joinpath(name).read_bytes()
 
 
 def _archive(

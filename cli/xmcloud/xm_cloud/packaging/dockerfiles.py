@@ -40,7 +40,10 @@ def python_dockerfile(spec: xm.PythonContainer, requirements: str | None) -> str
     lines = [
         f"FROM {base}",
         _USER,
-        *(spec.docker_instructions or _default_steps(spec, requirements)),
+        *(
+            spec.docker_instructions
+            or default_steps(Path(spec.path).name, spec.use_deep_module, requirements)
+        ),
     ]
     if isinstance(spec.entrypoint, xm.CommandList):
         lines.append(f"COPY {COMMANDS} /{COMMANDS}")
@@ -77,14 +80,14 @@ def _start(command: Sequence[str], cmd: str) -> list[str]:
     ]
 
 
-def _default_steps(spec: xm.PythonContainer, requirements: str | None) -> list[str]:
-    name = Path(spec.path).name
+def default_steps(name: str, use_deep_module: bool, requirements: str | None) -> list[str]:
+    """For a context that holds the folder under that name. Raises InvalidInput for the name."""
     if not _FOLDER_NAME.fullmatch(name):
         raise InvalidInput(
-            "path", spec.path, "a folder whose name holds letters, digits, spaces and . _ + - only"
+            "path", name, "a folder whose name holds letters, digits, spaces and . _ + - only"
         )
-    work = "/workdir" if spec.use_deep_module else f"/{name}"
-    home = f"/workdir/{name}" if spec.use_deep_module else f"/{name}"
+    work = "/workdir" if use_deep_module else f"/{name}"
+    home = f"/workdir/{name}" if use_deep_module else f"/{name}"
     code = f"COPY {_OWNED} {json.dumps([f'{name}/', f'{home}/'], ensure_ascii=False)}"
     return [
         "ENV LANG=C.UTF-8",

@@ -18,7 +18,7 @@ from xmcloud.xm_cloud.packaging.contexts import dockerfile_context, python_conte
 from xmcloud.xm_cloud.packaging.dockerfiles import python_command
 from xmcloud.xm_cloud.packaging.image_packager import CloudSpec, ImagePackager
 from xmcloud.xm_cloud.packaging.images import BuildService
-from xmcloud.xm_cloud.packaging.planned import planned_engine, planned_target
+from xmcloud.xm_cloud.packaging.planned import PlannedPackager, planned_target
 from xmcloud.xm_cloud.packaging.programs import (
     bazel_binary_of,
     binary_of,
@@ -77,10 +77,9 @@ def _target(spec: xm.ExecutableSpec) -> BazelTarget | None:
 class _Packager:
     def __init__(self, service: BuildService, stack: ExitStack, dry: bool) -> None:
         self._service, self._dry = service, dry
-        if dry:
-            self._images = ImagePackager(service, stack, lambda _: None, planned_engine)
-        else:
-            self._images = ImagePackager(service, stack, _say)
+        self._images = (
+            PlannedPackager(service, stack) if dry else ImagePackager(service, stack, _say)
+        )
 
     def package(self, packageable: xm.Packageable, outputs: BazelOutputs | None = None) -> Packaged:
         spec, executor_spec = packageable.executable_spec, packageable.executor_spec

@@ -13,6 +13,7 @@ from xmcloud.core.resources import ORDINARY
 from xmcloud.core.specs import (
     Binary,
     Command,
+    GitSource,
     Image,
     JobSpec,
     Overflow,
@@ -140,7 +141,7 @@ def _argv(spec: JobSpec) -> list[str]:
     match executable:
         case Command():
             start = executable.command
-        case PythonSource():
+        case PythonSource() | GitSource():
             start = executable.entrypoint
         case Binary():
             start = (executable.name,)
@@ -157,7 +158,7 @@ def _image(spec: JobSpec, builds: dict[str, BuildSpec]) -> str:
     match executable:
         case Command():
             return "process"
-        case PythonSource():
+        case PythonSource() | GitSource():
             return "environment of requirements.txt" if executable.requirements else "environment"
         case Binary():
             return "program"

@@ -1,0 +1,1 @@
+"""What launch scripts take from XManager's `vizier`."""
