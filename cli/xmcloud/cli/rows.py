@@ -10,7 +10,7 @@ from xmcloud.core.arguments import render
 from xmcloud.core.builds import Build, BuildState
 from xmcloud.core.models import Attempt, Job, JobState, ReasonCode, Session
 from xmcloud.core.protocol import Cause, ExperimentStatus, QueueStatus, TargetStatus
-from xmcloud.core.specs import Binary, Command, Image, PythonSource
+from xmcloud.core.specs import Binary, Command, GitSource, Image, PythonSource
 from xmcloud.xm_cloud.rows import parameters, results
 from xmcloud.xm_cloud.times import age, duration, memory
 
@@ -207,7 +207,7 @@ def command_line(job: Job) -> str:
     match executable:
         case Command():
             start = list(executable.command)
-        case PythonSource():
+        case PythonSource() | GitSource():
             start = list(executable.entrypoint)
         case Binary():
             start = [executable.name]

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from xmcloud.core.base import Json, Model
 from xmcloud.core.names import Digest, EnvName, Id, Slug, Text
+from xmcloud.core.repositories import Commit, RepositoryUrl, Requirements
 
 
 class Argument(Model):
@@ -35,6 +36,22 @@ class PythonSource(Model):
         description="Command inside the environment; the arguments follow it."
     )
     requirements: Text = ""
+
+
+class GitSource(Model):
+    """A revision of a git repository, with what was not committed or not pushed yet."""
+
+    kind: Literal["git_source"] = "git_source"
+    repository: RepositoryUrl = Field(description="As git takes it, without credentials.")
+    commit: Commit
+    branch: Text = Field("", description="Where the commit was made, for people.")
+    diff: Digest | None = Field(None, description="Uncommitted changes: a binary git patch.")
+    bundle: Digest | None = Field(None, description="Commits that were not pushed: a git bundle.")
+    directory: Text = Field(".", description="Working directory inside the repository.")
+    entrypoint: Annotated[tuple[Text, ...], Field(min_length=1)] = Field(
+        description="Command inside the environment; the arguments follow it."
+    )
+    requirements: Requirements = ""
 
 
 class Binary(Model):
@@ -74,7 +91,9 @@ class Image(Model):
         return self
 
 
-Executable = Annotated[Command | PythonSource | Binary | Image, Field(discriminator="kind")]
+Executable = Annotated[
+    Command | PythonSource | GitSource | Binary | Image, Field(discriminator="kind")
+]
 Resources = dict[Slug, Annotated[float, Field(gt=0)]]
 
 

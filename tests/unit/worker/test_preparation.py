@@ -20,9 +20,11 @@ from xmcloud.worker.client import ApiClient
 from xmcloud.worker.containers import Containers
 from xmcloud.worker.disk import Disk, DiskFull, noticing_full_disk
 from xmcloud.worker.environments import Environments
+from xmcloud.worker.git.checkout import Revisions
+from xmcloud.worker.git.hosts import Hosts
 from xmcloud.worker.identity import with_peers
 from xmcloud.worker.preparation import Plan, Preparation, base_environment
-from xmcloud.worker.setup import SetupFailed
+from xmcloud.worker.setup import Access, SetupFailed
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -57,7 +59,7 @@ async def planned(preparation: Preparation, job: Job, folder: Path) -> Plan:
     return plan
 
 
-async def no_step(name: str, argv: Sequence[str]) -> None:
+async def no_step(name: str, argv: Sequence[str], access: Access | None = None, /) -> None:
     process = await asyncio.create_subprocess_exec(*argv)
     assert await process.wait() == 0
 
@@ -73,8 +75,10 @@ def folder(tmp_path: Path) -> Path:
 async def preparation(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Preparation]:
     """Blobs are those that are cached already: nothing listens at the address."""
     async with ApiClient.to("http://127.0.0.1:1", "token") as client:
-        blobs = BlobCache(tmp_path / "cache", client)
-        yield Preparation(blobs, Environments(tmp_path / "cache"), Containers(), BASE)
+        cache = tmp_path / "cache"
+        revisions = Revisions(cache, Hosts({}, {}), BASE)
+        blobs = BlobCache(cache, client)
+        yield Preparation(blobs, Environments(cache), Containers(), revisions, BASE)
 
 
 def cache_archive(tmp_path: Path, *members: tarfile.TarInfo) -> None:

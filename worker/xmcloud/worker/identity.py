@@ -8,6 +8,9 @@ from xmcloud.core.errors import InvalidInput
 from xmcloud.core.models import Job, Peer
 from xmcloud.worker.setup import SetupFailed
 
+_VARIABLE_BYTES = 100_000
+"""Less than what Linux lets one variable have."""
+
 
 def peers_of(job: Job) -> dict[str, Peer]:
     """The jobs of its group by name, this too; none for a job that is alone."""
@@ -36,9 +39,17 @@ def job_environment(job: Job, results: object) -> dict[str, str]:
         "XMCLOUD_UNIT": str(job.unit),
         "XMCLOUD_JOB_NAME": job.name,
         "XMCLOUD_RESULTS": str(results),
+        **_arguments(job),
         **_of_group(job),
         **mark(job.id, job.fence),
     }
+
+
+def _arguments(job: Job) -> dict[str, str]:
+    """With their types; none that are more than a variable holds."""
+    pairs = [[argument.name, argument.value] for argument in job.spec.arguments]
+    text = json.dumps(pairs)
+    return {"XMCLOUD_ARGUMENTS": text} if pairs and len(text) <= _VARIABLE_BYTES else {}
 
 
 def _of_group(job: Job) -> dict[str, str]:

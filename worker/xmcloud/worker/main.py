@@ -25,6 +25,8 @@ from xmcloud.worker.containers import Containers
 from xmcloud.worker.control import Control
 from xmcloud.worker.disk import Disk
 from xmcloud.worker.environments import Environments
+from xmcloud.worker.git.checkout import Revisions
+from xmcloud.worker.git.hosts import Hosts
 from xmcloud.worker.leftovers import only_one, remove_containers, remove_leftovers
 from xmcloud.worker.output import Tail
 from xmcloud.worker.permits import Permits
@@ -102,11 +104,13 @@ class Worker:
         self._launcher = Launcher()
         self._resources = settings.resources or machine_resources()
         self._containers = containers
+        base = base_environment(os.environ)
         self._preparation = Preparation(
             BlobCache(settings.cache, client),
             Environments(settings.cache),
             containers,
-            base_environment(os.environ),
+            Revisions(settings.cache, Hosts(settings.git, os.environ), base),
+            base,
         )
         self._leave = asyncio.Event()
         self._hurry = asyncio.Event()

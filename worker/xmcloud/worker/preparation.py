@@ -9,14 +9,15 @@ from pathlib import Path
 
 from xmcloud.core.arguments import command_line
 from xmcloud.core.models import Job
-from xmcloud.core.specs import Argument, Binary, Command, Image, PythonSource
+from xmcloud.core.specs import Argument, Binary, Command, GitSource, Image, PythonSource
 from xmcloud.worker.cache import BlobCache
 from xmcloud.worker.client import DamagedBlob, Refused
 from xmcloud.worker.container_plan import ContainerPlan
 from xmcloud.worker.containers import Containers
-from xmcloud.worker.environments import Environments, Step
+from xmcloud.worker.environments import Environments
+from xmcloud.worker.git.checkout import Revisions
 from xmcloud.worker.identity import bound, job_environment
-from xmcloud.worker.setup import SetupFailed
+from xmcloud.worker.setup import PrivateStep, SetupFailed
 
 if sys.version_info >= (3, 12):
     import tarfile
@@ -54,14 +55,16 @@ class Preparation:
         blobs: BlobCache,
         environments: Environments,
         containers: Containers,
+        revisions: Revisions,
         base: Mapping[str, str],
     ) -> None:
         self._blobs = blobs
         self._environments = environments
         self._containers = containers
+        self._revisions = revisions
         self.base = {"PYTHONUNBUFFERED": "1", **base}
 
-    async def plan(self, job: Job, folder: Path, step: Step) -> Plan | ContainerPlan:
+    async def plan(self, job: Job, folder: Path, step: PrivateStep) -> Plan | ContainerPlan:
         """Raises `SetupFailed`, `DiskFull` and OSError."""
         if isinstance(job.spec.executable, Image):
             return await self._containers.plan(job, job.spec.executable, folder)
@@ -75,27 +78,34 @@ class Preparation:
         if isinstance(executable, Binary):
             program = await self._program(executable, folder)
             return _of_program(executable, program, arguments, _work(folder), {**self.base, **own})
-        assert isinstance(executable, PythonSource)
-        return await self._python(executable, arguments, folder, own, step)
+        if isinstance(executable, GitSource):
+            await self._check_out(executable, folder, step)
+        else:
+            assert isinstance(executable, PythonSource)
+            archive = await self._blob(executable.archive, "the source archive")
+            await asyncio.to_thread(_extract, archive, _work(folder), "source archive")
+        return await self._python(executable, arguments, _work(folder), own, step)
+
+    async def _check_out(self, source: GitSource, folder: Path, step: PrivateStep) -> None:
+        changes, commits = "the uncommitted changes", "the commits that were not pushed"
+        diff = await self._blob(source.diff, changes) if source.diff else None
+        bundle = await self._blob(source.bundle, commits) if source.bundle else None
+        await self._revisions.check_out(source, folder / "work", step, diff=diff, bundle=bundle)
 
     async def _python(
         self,
-        source: PythonSource,
+        source: PythonSource | GitSource,
         arguments: Sequence[Argument],
-        folder: Path,
+        work: Path,
         own: Mapping[str, str],
-        step: Step,
+        step: PrivateStep,
     ) -> Plan:
-        archive = await self._blob(source.archive, "the source archive")
-        work = _work(folder)
-        await asyncio.to_thread(_extract, archive, work, "source archive")
-        where = (work / source.directory).resolve()
-        if not where.is_relative_to(work.resolve()) or not where.is_dir():
-            raise SetupFailed(
-                f"The source archive has no folder {source.directory!r} to run in."
-                " Name a folder of the archive as its directory."
-            )
-        venv = await self._environments.folder(source.requirements, step)
+        where = _inside(work, source)
+
+        async def install(name: str, argv: Sequence[str]) -> None:
+            await step(name, argv, self._revisions.installer(source.requirements))
+
+        venv = await self._environments.folder(source.requirements, install)
         inherited = {k: v for k, v in self.base.items() if k not in _OTHER_PYTHON}
         path = f"{venv / 'bin'}{os.pathsep}{inherited.get('PATH', os.defpath)}"
         environment = {**inherited, "PATH": path, "VIRTUAL_ENV": str(venv), **own}
@@ -126,6 +136,17 @@ def _work(folder: Path) -> Path:
     work = folder / "work"
     work.mkdir(exist_ok=True)
     return work
+
+
+def _inside(work: Path, source: PythonSource | GitSource) -> Path:
+    where = (work / source.directory).resolve()
+    if not where.is_relative_to(work.resolve()) or not where.is_dir():
+        what = "repository" if isinstance(source, GitSource) else "source archive"
+        raise SetupFailed(
+            f"The {what} has no folder {source.directory!r} to run in."
+            f" Name a folder of the {what.removeprefix('source ')} as its directory."
+        )
+    return where
 
 
 def _directory(command: Command, folder: Path) -> Path:

@@ -5,7 +5,7 @@ import errno
 import json
 import logging
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +26,7 @@ from xmcloud.worker.process import Launcher, Process
 from xmcloud.worker.reasons import UnusableResults, ending, exited, read_results
 from xmcloud.worker.running import Running, Vanished
 from xmcloud.worker.setup import LOG, SetupFailed
+from xmcloud.worker.steps import Steps
 
 logger = logging.getLogger("xmcloud.worker")
 Result = TypeVar("Result")
@@ -68,6 +69,7 @@ class Attempt:
         self._launcher = launcher
         self._containers = containers
         self._preparation = preparation
+        self._step = Steps(launcher, folder, mark(*self.key), preparation.base)
         self._disk = disk
         self._on_start = on_start
         self._stopping: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()
@@ -200,22 +202,6 @@ class Attempt:
             return
         logger.warning("gave up %s: %s", self.title, problem.detail)
         self.stop(Stop(Outcome.RELEASED, ReasonCode.LOST_WORKER, problem.detail, 0))
-
-    async def _step(self, name: str, argv: Sequence[str]) -> None:
-        plan = Plan(argv, self._folder, self._preparation.base)
-        process = self._spawn(plan)
-        try:
-            code = await process.wait()
-        finally:
-            if not process.ended:
-                await process.end(0)
-            await process.bury(0)
-        if code == 0:
-            return
-        lines = self.news.last_lines()
-        if "No space left on device" in lines or f"os error {errno.ENOSPC}" in lines:
-            raise DiskFull(f"no space is left to {name}")
-        raise SetupFailed(f"Cannot {name}: {Path(argv[0]).name} exited with code {code}.\n{lines}")
 
 
 def _cannot_start(plan: Plan, error: OSError) -> str:

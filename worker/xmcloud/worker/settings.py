@@ -22,6 +22,7 @@ from xmcloud.core.base import Model
 from xmcloud.core.errors import XmcloudError
 from xmcloud.core.names import Slug
 from xmcloud.core.specs import Resources
+from xmcloud.worker.git.hosts import GitHost, HostName
 
 _VARIABLES = {
     "url": "XMCLOUD_URL",
@@ -70,6 +71,7 @@ class WorkerSettings(Model):
         "", description="For containers; '': the engine's bridge if it has one, else 'host'."
     )
     gcs_root: Path | None = Field(None, description="What containers may see below /gcs.")
+    git: dict[HostName, GitHost] = Field({}, description="Hosts of repositories, and tokens.")
     queue: Literal["api", "pubsub"] = "api"
     project: str = Field("", description="The Google Cloud project whose Pub/Sub to pull from.")
     home: Path

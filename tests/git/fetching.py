@@ -1,0 +1,24 @@
+"""A worker process that checks one commit out, and prints where.
+
+Run with: FOLDER REPOSITORY COMMIT. It starts when a line comes in.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from tests.git.conftest import Machine
+from xmcloud.worker.process import Launcher
+
+
+async def main(folder: str, repository: str, commit: str) -> None:
+    machine = Machine(Path(folder), Launcher(), dict(os.environ))
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    sys.stdout.write(f"{await machine.check_out(repository, commit)}\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
