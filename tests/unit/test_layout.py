@@ -22,7 +22,12 @@ FOLDERS = {
     "tests",
 }
 BUILT = {"build", "dist"}
-PORTIONS = {"core", "adapters", "functions", "xm", "xm_cloud", "xm_local", "cli", "local", "worker"}
+PORTIONS = {
+    *("core", "adapters", "functions"),
+    *("xm", "xm_cloud", "xm_local", "cli", "local", "runs"),
+    *("cloud", "contrib", "vizier"),
+    "worker",
+}
 LANGUAGES = {".py", ".sh", ".tf", ".js", ".css", ".html"}
 LONGEST = 450
 
@@ -37,9 +42,34 @@ def is_hidden(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("root", SOURCE_ROOTS)
-def test_xmcloud_is_a_namespace_in_every_root(root: str) -> None:
-    """A module at that level would hide the portions of the other roots, or fall outside all."""
-    assert [path.name for path in (ROOT / root / "xmcloud").iterdir() if path.is_file()] == []
+def test_one_root_has_a_module_at_the_top_of_the_package(root: str) -> None:
+    """It adds the other roots to the package; a second one would hide them, others be outside."""
+    files = [path.name for path in (ROOT / root / "xmcloud").iterdir() if path.is_file()]
+    assert files == (["__init__.py"] if root == "cli" else [])
+
+
+def test_the_package_spans_all_roots_for_whatever_asks() -> None:
+    program = (
+        "import importlib.util, xmcloud\n"
+        "assert callable(xmcloud.init)\n"
+        "found = importlib.util.find_spec('xmcloud').submodule_search_locations\n"
+        "assert list(found) == list(xmcloud.__path__)\n"
+        "import xmcloud.core, xmcloud.cli, xmcloud.worker\n"
+        "print(*found)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    ).stdout
+    assert set(said.split()) == {str(ROOT / root / "xmcloud") for root in SOURCE_ROOTS}
+
+
+def test_the_functions_source_needs_no_other_root() -> None:
+    program = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'functions')!r})\n"
+        "import xmcloud.core.errors\n"
+        "assert not hasattr(xmcloud, 'init')"
+    )
+    subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True)
 
 
 def test_only_known_folders_stand_at_the_top() -> None:
@@ -78,10 +108,17 @@ def test_the_wheel_holds_every_portion_and_no_top_level_module(tmp_path: Path) -
         if path.is_file() and path.name[0] != "." and "__pycache__" not in path.parts
     }
     assert packed == expected
-    assert {name.split("/")[1] for name in packed} == PORTIONS
+    assert {name.split("/")[1] for name in packed} == {*PORTIONS, "__init__.py"}
 
 
 def test_starting_the_command_line_imports_nothing_slow() -> None:
     loaded = loaded_by("xmcloud.cli.main")
     assert "click" in loaded
     assert loaded & {"pydantic", "httpx", "rich", "google"} == set()
+
+
+def test_the_two_lines_of_a_run_import_nothing_slow() -> None:
+    """They are in people's scripts, and in jobs whose environment has nothing of ours."""
+    light = {"xmcloud", *sys.stdlib_module_names}
+    assert loaded_by("xmcloud.runs.starting") <= light
+    assert loaded_by("xmcloud") <= light - {"subprocess", "json", "pathlib"}

@@ -1,0 +1,1 @@
+"""What makes a run repeatable: its code, packages, entry point. Used by the reporter alone."""
