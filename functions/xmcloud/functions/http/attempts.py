@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.responses import Response
 
+from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.sync import attempt_reports
 from xmcloud.core.errors import Unauthorized
 from xmcloud.core.worker_protocol import AttemptAnswer, AttemptReports
@@ -23,12 +24,12 @@ _bearer = HTTPBearer(auto_error=False, scheme_name="AttemptToken")
 
 
 async def _authenticate(
-    plane: Plane,
     request: Request,
     credentials: HTTPAuthorizationCredentials | None = Depends(_bearer),  # noqa: B008
 ) -> None:
     if credentials is None:
         raise Unauthorized("The request carries no bearer token.", "Send XMCLOUD_ATTEMPT_TOKEN.")
+    plane: ControlPlane = request.app.state.plane
     path = request.path_params
     plane.tokens.check(credentials.credentials, path["job"], path["fence"])
 
