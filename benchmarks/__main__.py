@@ -8,6 +8,7 @@ import click
 from benchmarks.claims import claim_latency
 from benchmarks.costs import memory, operations
 from benchmarks.figures import Figure, show
+from benchmarks.images import identical_build
 from benchmarks.jobs import acceptance, launch_latency, throughput
 from benchmarks.stack import Stack, running
 from benchmarks.starts import command_starts, launch_start
@@ -39,15 +40,17 @@ def _emulated(stack: Stack, folder: Path, scale: float) -> list[Figure]:
 @click.command()
 @click.option("--emulators", is_flag=True, help="Measure on Google's emulators as well.")
 @click.option("--only-emulators", is_flag=True, help="Measure on Google's emulators alone.")
+@click.option("--images", is_flag=True, help="Measure builds as well; needs a Docker engine.")
 @click.option("--scale", default=1.0, help="Fraction of the usual number of jobs.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def main(emulators: bool, only_emulators: bool, scale: float, as_json: bool) -> None:
+def main(emulators: bool, only_emulators: bool, images: bool, scale: float, as_json: bool) -> None:
     """Measure the control plane and a worker on this machine."""
     figures = operations()
     with tempfile.TemporaryDirectory() as folder:
         if not only_emulators:
             with running(emulators=False) as stack:
                 figures += _embedded(stack, Path(folder, "embedded"), scale)
+                figures += identical_build(stack) if images else []
         if emulators or only_emulators:
             with running(emulators=True) as stack:
                 figures += _emulated(stack, Path(folder, "emulators"), scale)
