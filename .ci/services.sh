@@ -3,7 +3,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-packages=(bazel-bootstrap bazel-rules-java docker-registry docker.io g++ git mmdebstrap)
+packages=(
+  bazel-bootstrap bazel-rules-java docker-registry docker.io g++ git git-lfs mmdebstrap
+  openssh-client openssh-server openssl
+)
 
 missing=()
 for package in "${packages[@]}"; do
