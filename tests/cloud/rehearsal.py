@@ -17,12 +17,12 @@ from xmcloud.local.standins.addresses import BUCKET
 HEAD = """
 from xmcloud import xm, xm_local
 
-def image(name, command, instructions=(), **more):
+def image(name, command, instructions=(), executor_spec=xm_local.Vertex.Spec(), **more):
     spec = xm.PythonContainer(
         path=name, entrypoint=xm.CommandList([command]), base_image={base!r},
         docker_instructions=[*instructions, f"COPY {{name}}/ {{name}}", f"WORKDIR {{name}}"],
     )
-    return xm.Packageable(spec, xm_local.Vertex.Spec(), **more)
+    return xm.Packageable(spec, executor_spec, **more)
 
 def main(_):
     with xm_local.create_experiment(experiment_title={title!r}) as experiment:

@@ -236,3 +236,25 @@ def test_two_hundred_units_of_one_image_are_one_build(cloud: Rehearsal, tmp_path
         cloud("stop", jobs[0].experiment_id)
     finally:
         cloud("queue", "resume", "low")
+
+
+def test_the_workers_first_and_then_the_cloud(cloud: Rehearsal, tmp_path: Path) -> None:
+    """What fits the worker runs there; what never could goes to Vertex AI at once."""
+    code(tmp_path, "either", "print('ran')")
+    script = cloud.script(
+        tmp_path,
+        "either",
+        """
+        spec = xm_local.Overflow.Spec()
+        [either] = experiment.package([image("either", "python3 run.py", executor_spec=spec)])
+        for cpu in (1, 64):
+            wanted = xm.JobRequirements(cpu=cpu)
+            here_first = xm_local.Overflow(requirements=wanted, pool="local", after=3600)
+            experiment.add(xm.Job(either, here_first))
+        """,
+    )
+    cloud.launch(script)
+    small, large = cloud.results("either")
+    assert [job.state for job in (small, large)] == [JobState.COMPLETED] * 2, small.reason
+    assert [job.attempts[0].worker for job in (small, large)] == ["local", "vertex"]
+    assert [cloud.whole_log(job) for job in (small, large)] == [b"ran\n"] * 2

@@ -13,7 +13,11 @@ from tests.stateful.test_machine import STEADY
 from tests.stateful.together import Together
 
 HUNT = settings(
-    STEADY, max_examples=200, phases=(Phase.generate,), print_blob=False, report_multiple_bugs=False
+    STEADY,
+    max_examples=1000,
+    phases=(Phase.generate,),
+    print_blob=False,
+    report_multiple_bugs=False,
 )
 
 

@@ -56,7 +56,7 @@ def show(reference: Reference, as_json: bool) -> None:
             started = found.state.active or found.state.terminal
             _show_job(found, [] if started else client.pending(found.id).causes)
             return
-        jobs = list(client.jobs_of(found.experiment.id))
+        jobs = sorted(client.jobs_of(found.experiment.id), key=place_in_experiment)
         why = {} if as_json else _why_waiting(client, found)
     if as_json:
         from xmcloud.cli.documents import ExperimentDocument
@@ -152,3 +152,8 @@ def _show_job(job: "Job", causes: "Sequence[Cause]") -> None:
     if job.attempts:
         click.echo()
         print_table(rows.ATTEMPTS, [rows.attempt_row(each, now) for each in job.attempts])
+
+
+def place_in_experiment(job: "Job") -> tuple[int, int]:
+    """By unit, and in the order of its group."""
+    return job.unit, job.members.index(job.id)

@@ -181,7 +181,7 @@ class LocalPlane:
         if STAND_INS in running and (known := self.home.rehearsal()) is not None:
             return known
         self.processes.stop(_GRACE_SECONDS, REHEARSAL)
-        started += REHEARSAL
+        started += [STAND_INS] if wanted.registry else REHEARSAL
         with self._slow("Starting the stand-ins for Vertex AI and Cloud Build"):
             found = start_rehearsal(
                 self.processes, self.home.path, variables, wanted.registry, self._say

@@ -101,11 +101,13 @@ def applied(repository: Path, commit: str, patch: bytes, target: Path) -> Path:
 
 
 def tree(folder: Path) -> dict[str, tuple[str, bytes]]:
-    """Every file's kind and content, without git's own."""
+    """Every file's kind and content, without git's own and what Python compiled."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if name.startswith(".git/") or name == ".git" or (path.is_dir() and not path.is_symlink()):
+            continue
+        if "__pycache__" in path.parts:
             continue
         if path.is_symlink():
             found[name] = ("link", os.fsencode(os.readlink(path)))

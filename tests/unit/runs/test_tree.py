@@ -117,6 +117,11 @@ def test_a_clean_tree_has_no_patch(repository: Path) -> None:
     assert changes(repository, LIMIT).patch == b""
 
 
+def test_what_python_compiled_is_left_out_also_where_nobody_ignores_it(repository: Path) -> None:
+    write(repository, {"package/__pycache__/module.pyc": b"bytecode", "__pycache__/x.pyc": b""})
+    assert changes(repository, LIMIT).patch == b""
+
+
 def test_a_change_of_the_same_size_in_the_same_second_is_seen(
     ann: Person, repository: Path
 ) -> None:

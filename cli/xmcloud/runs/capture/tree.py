@@ -31,6 +31,8 @@ _LONG_AGO = 1
 
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _SKIPPED = "--ignore-submodules=all"
+_NO_BYTECODE = "--exclude=__pycache__/"
+"""What Python makes of the code when it first runs, where nobody has it ignored."""
 
 
 @dataclass(slots=True)
@@ -49,7 +51,7 @@ def changes(root: Path, file_limit: int) -> Changes:
     with _scratch(root) as git:
         git.line("update-index", "-q", "--refresh")
         changed = git.parts("diff-files", "-z", "--name-only", _SKIPPED)
-        untracked = git.parts("ls-files", "-z", "--others", "--exclude-standard")
+        untracked = git.parts("ls-files", "-z", "--others", "--exclude-standard", _NO_BYTECODE)
         nested = [path for path in untracked if path.endswith("/")]
         paths = [path for path in dict.fromkeys([*changed, *untracked]) if path not in nested]
         taken, left_out = fitting(root, paths, file_limit)

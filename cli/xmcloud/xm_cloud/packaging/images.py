@@ -4,7 +4,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Protocol
 
 from xmcloud.core.builds import Build, BuildSpec, BuildState
@@ -14,6 +14,7 @@ from xmcloud.core.specs import Image
 from xmcloud.xm_cloud import flags
 from xmcloud.xm_cloud.archives.spool import Spool
 from xmcloud.xm_cloud.archives.uploads import BlobStore, upload
+from xmcloud.xm_cloud.awaiting import in_thread
 from xmcloud.xm_cloud.identity import user
 from xmcloud.xm_cloud.packaging.contexts import DOCKERFILE
 
@@ -21,7 +22,6 @@ Say = Callable[[str], object]
 LAST_LINES = 30
 _NAME_LIMIT = 100
 _WAIT_SECONDS = 10.0
-_AT_ONCE = 16
 
 
 class BuildFailed(XmcloudError):
@@ -70,7 +70,7 @@ def request_image(
         timeout_seconds=flags.build_timeout_seconds(),
     )
     build = service.create_build(NewBuild(spec=spec, by=user()))
-    known = "already built" if build.state is BuildState.BUILT else build.state.value
+    known = "already built" if build.state is BuildState.BUILT else "is built in the cloud"
     say(f"image {spec.name}: {known} (build {build.id})")
     return Image(build=build.id)
 
@@ -82,18 +82,19 @@ def wait_for_builds(
     *,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Until all have ended; `say` gets a line for each change.
+    """Until all have ended; `say` gets a line for each change. Ctrl-C ends the wait at once.
 
     Raises `BuildFailed` for the first, in the order of `builds`, that was not built.
     """
-    if not builds:
-        return
     start = now()
-    with ThreadPoolExecutor(min(len(builds), _AT_ONCE)) as pool:
-        followed = list(
-            pool.map(lambda id: _followed(client, id, say, lambda: now() - start), builds)
+
+    def follow(id: str) -> Future[Build]:
+        return in_thread(
+            lambda: _followed(client, id, say, lambda: now() - start), f"xmcloud-build-{id}"
         )
-    for build in followed:
+
+    followed = [follow(id) for id in builds]
+    for build in [each.result() for each in followed]:
         if build.state is not BuildState.BUILT:
             raise failure_of(build)
 

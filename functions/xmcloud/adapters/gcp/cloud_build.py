@@ -1,8 +1,9 @@
 """Image builds on Cloud Build."""
 
+import asyncio
 import json
 import re
-from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from google.api_core import exceptions
@@ -51,6 +52,7 @@ class CloudBuildBuilder:
         self._location = location
         self._blobs = blobs
         self._endpoint = endpoint
+        self._client: CloudBuildAsyncClient | None = None
         self._requests = BuildRequests(bucket, registry)
         self._once: dict[str, Any] = {"retry": None, "timeout": deadline}
         retry = AsyncRetry(
@@ -86,7 +88,7 @@ class CloudBuildBuilder:
         }
         oldest = None
         with translated(_SERVICE):
-            pager = await self._api.list_builds(request, **self._again)
+            pager = await (await self._api()).list_builds(request, **self._again)
             async for remote in pager:
                 oldest = remote  # they come the newest first
         return None if oldest is None else await self._job(oldest)
@@ -97,7 +99,7 @@ class CloudBuildBuilder:
             return None
         try:
             with translated(_SERVICE):
-                remote = await self._api.get_build(self._identity(named), **self._again)
+                remote = await (await self._api()).get_build(self._identity(named), **self._again)
         except exceptions.NotFound:
             return None
         return await self._job(remote)
@@ -108,7 +110,7 @@ class CloudBuildBuilder:
             return
         try:
             with translated(_SERVICE):
-                await self._api.cancel_build(self._identity(named), **self._again)
+                await (await self._api()).cancel_build(self._identity(named), **self._again)
         except (exceptions.NotFound, exceptions.FailedPrecondition):
             return
 
@@ -123,15 +125,21 @@ class CloudBuildBuilder:
         return None
 
     async def close(self) -> None:
-        if "_api" in vars(self):
-            await self._api.transport.close()
+        if self._client is not None:
+            await self._client.transport.close()
 
     @property
     def _parent(self) -> str:
         return f"projects/{self._project}/locations/{self._location}"
 
-    @cached_property
-    def _api(self) -> "CloudBuildAsyncClient":
+    async def _api(self) -> "CloudBuildAsyncClient":
+        if self._client is None:
+            # It takes a while to load; whoever else is served meanwhile does not wait for that.
+            await asyncio.to_thread(import_module, "google.cloud.devtools.cloudbuild_v1")
+            self._client = self._client or self._connected()
+        return self._client
+
+    def _connected(self) -> "CloudBuildAsyncClient":
         from google.cloud.devtools.cloudbuild_v1.services.cloud_build import (
             CloudBuildAsyncClient,
             transports,
@@ -148,7 +156,7 @@ class CloudBuildBuilder:
 
     async def _create(self, request: dict[str, Any]) -> Any:
         try:
-            return await self._api.create_build(request, **self._once)
+            return await (await self._api()).create_build(request, **self._once)
         except exceptions.TooManyRequests as error:  # RESOURCE_EXHAUSTED
             raise QuotaExceeded(
                 f"Cloud Build takes no more builds now: {error.message}",

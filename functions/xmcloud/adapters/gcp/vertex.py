@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import grpc
@@ -84,7 +85,7 @@ class VertexPlatform(Platform):
         job = custom_job(launch, self._bucket, self._service_account, self._network)
         parent = f"projects/{self._project}/locations/{location}"
         with _submission():
-            made = await self._client(location).create_custom_job(
+            made = await (await self._client(location)).create_custom_job(
                 parent=parent, custom_job=job, **self._once
             )
         return self._told(made)
@@ -100,7 +101,7 @@ class VertexPlatform(Platform):
             return None
         with translated(_SERVICE):
             try:
-                job = await self._client(location).get_custom_job(name=name, **self._again)
+                job = await (await self._client(location)).get_custom_job(name=name, **self._again)
             except exceptions.NotFound:
                 return None
         return self._told(job)
@@ -110,7 +111,7 @@ class VertexPlatform(Platform):
         if location is None:
             return
         with translated(_SERVICE), suppress(exceptions.NotFound, exceptions.FailedPrecondition):
-            await self._client(location).cancel_custom_job(name=name, **self._again)
+            await (await self._client(location)).cancel_custom_job(name=name, **self._again)
 
     def event(self, body: str) -> str | None:
         """Of a log entry that Cloud Logging routed here. Only entries of a machine tell where it
@@ -135,7 +136,9 @@ class VertexPlatform(Platform):
             "filter": f'labels.{LABEL}="{label}"',
         }
         with translated(_SERVICE):
-            pages = await self._client(location).list_custom_jobs(request=request, **self._again)
+            pages = await (await self._client(location)).list_custom_jobs(
+                request=request, **self._again
+            )
             return [job async for job in pages]
 
     def _told(self, job: "CustomJob") -> PlatformJob:
@@ -147,9 +150,11 @@ class VertexPlatform(Platform):
     def _name(self, location: str, id: str) -> str:
         return f"projects/{self._project}/locations/{location}/customJobs/{id}"
 
-    def _client(self, location: str) -> "JobServiceAsyncClient":
+    async def _client(self, location: str) -> "JobServiceAsyncClient":
         if location not in self._clients:
-            self._clients[location] = self._connected(location)
+            # It takes seconds to load; whoever else is served meanwhile does not wait for that.
+            await asyncio.to_thread(import_module, "google.cloud.aiplatform_v1")
+            self._clients.setdefault(location, self._connected(location))
         return self._clients[location]
 
     def _connected(self, location: str) -> "JobServiceAsyncClient":
