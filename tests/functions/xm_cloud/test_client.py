@@ -236,7 +236,9 @@ def test_trying_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [status(200, "<html>"), status(200, "{}"), status(500, "oops")], ids=str
+    "answer",
+    [status(200, "<html>"), status(200, "{}"), status(500, "oops")],
+    ids=["a page", "another document", "a failure"],
 )
 def test_an_answer_of_something_else_is_named(answer: Answer) -> None:
     with scripted(answer) as (client, _), pytest.raises(Unavailable, match=client.url):
