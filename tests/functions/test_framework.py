@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import hashlib
+import json
 import os
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.e2e.stack import until
 from tests.functions.api import HEADERS, TOKEN, Api, HeardSignals, opened_api, problem
 from tests.functions.conftest import gcp_plane, sqlite_plane
 from tests.support.clock import ManualClock
@@ -22,7 +24,8 @@ from tests.support.servers import Server, running
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.models import Job, JobState
 from xmcloud.core.protocol import Changes, Health, LogSlice
-from xmcloud.local.processes import answers, free_port
+from xmcloud.local.processes import answers, free_port, free_ports
+from xmcloud.local.standins.addresses import StandInPorts
 
 MAIN = Path(__file__).parents[2] / "functions" / "main.py"
 FRAMEWORK = Path(sys.executable).with_name("functions-framework")
@@ -32,6 +35,8 @@ EVENT = {
     "ce-specversion": "1.0",
     "ce-type": "google.cloud.pubsub.topic.v1.messagePublished",
 }
+
+CLOUDEVENT = ("--signature-type", "cloudevent")
 
 pytestmark = pytest.mark.slow
 
@@ -209,15 +214,52 @@ def test_the_sweep_answers_an_event(deployment: Deployment) -> None:
         assert (job.state, job.losses) == (JobState.QUEUED, 1)
 
 
+def test_a_permit_submits_a_job_and_an_event_ends_it(embedded: Deployment) -> None:
+    """As Pub/Sub triggers them, with the real client of Vertex AI; every message comes twice."""
+    ports = StandInPorts(*free_ports(len(StandInPorts._fields)))
+    embedded.environ |= {**ports.environment(), "DOCKER_HOST": "unix:///nowhere"}
+    added: list[Job] = []
+
+    async def add(api: Api) -> None:
+        image = {"kind": "image", "image": "i", "command": ["/bin/sh", "-c", "exit 0"]}
+        added.append(await api.job(executable=image, pool="vertex"))
+
+    def now(client: httpx.Client) -> Job:
+        return Job.model_validate_json(client.get(f"/v1/jobs/{added[0].id}").content)
+
+    embedded.beforehand(add, datetime.now(UTC))
+    argv = [sys.executable, "-m", "xmcloud.local.standins.serve", f"--home={embedded.home}"]
+    argv.append(f"--ports={','.join(map(str, ports))}")
+    with running(argv, embedded.home / "stand-ins.log", embedded.environ) as stand_ins:
+        stand_ins.ready(answers(ports.faults, "/faults/vertex"))
+        with embedded.served("dispatch", *CLOUDEVENT) as (client, _):
+            for _ in range(2):
+                post_message(client, added[0].id, audience="vertex")
+        with embedded.served("api") as (api, _):
+            (attempt,) = now(api).attempts
+            assert attempt.remote is not None
+            id = attempt.remote.name.rpartition("/")[2]
+            entry = json.dumps({"resource": {"type": "ml_job", "labels": {"job_id": id}}})
+            with embedded.served("platform_event", *CLOUDEVENT) as (client, _):
+                until(lambda: post_message(client, entry) and now(api).state.terminal, "it ended")
+                post_message(client, entry)
+            assert (now(api).state, len(now(api).attempts)) == (JobState.COMPLETED, 1)
+
+
+def post_message(client: httpx.Client, body: str, **attributes: str) -> bool:
+    data = base64.b64encode(body.encode()).decode()
+    message = {"data": data, "attributes": attributes, "messageId": "1"}
+    taken = client.post("/", headers=EVENT, json={"message": message})
+    assert taken.status_code == 200, taken.text
+    return True
+
+
 @pytest.mark.parametrize("target", ["dispatch", "build_event", "platform_event"])
 def test_messages_of_pubsub_are_taken(embedded: Deployment, target: str) -> None:
     """As its trigger delivers them; one that is about nothing here is no failure."""
-    data = base64.b64encode(b'{"name": "projects/p/locations/l/builds/1"}').decode()
-    message = {"data": data, "attributes": {"audience": "nobody"}, "messageId": "1"}
-    with embedded.served(target, "--signature-type", "cloudevent") as (client, _):
+    with embedded.served(target, *CLOUDEVENT) as (client, _):
         for _ in range(2):
-            taken = client.post("/", headers=EVENT, json={"message": message})
-            assert taken.status_code == 200, taken.text
+            post_message(client, '{"name": "projects/p/builds/1"}', audience="nobody")
 
 
 @pytest.mark.parametrize("name", ["XMCLOUD_HOME", "GOOGLE_CLOUD_PROJECT", "XMCLOUD_BUCKET"])
