@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.functions.api import Api, HeardSignals, opened_api
 from tests.support.clock import ManualClock
+from tests.support.recording import RecordedStore, Recording
 from xmcloud.adapters.files import FileBlobs
 from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
 from xmcloud.core.control.plane import ControlPlane
@@ -42,6 +44,23 @@ def gcp_plane(project: str, clock: ManualClock, signals: HeardSignals) -> Contro
         look_again=LOOK_AGAIN,
         signals=signals,
     )
+
+
+@pytest.fixture
+def recording() -> Recording:
+    return Recording()
+
+
+@pytest.fixture
+async def recorded_api(
+    tmp_path: Path, recording: Recording, anyio_backend: str
+) -> AsyncIterator[Api]:
+    """On SQLite, with something done to it between two calls of the store."""
+    clock, signals = ManualClock(), HeardSignals()
+    plane = sqlite_plane(tmp_path, clock, signals)
+    plane = replace(plane, store=RecordedStore(plane.store, recording))
+    async with opened_api(plane, clock, signals, tmp_path) as api:
+        yield api
 
 
 @pytest.fixture(params=["sqlite", pytest.param("gcp", marks=pytest.mark.emulator)])

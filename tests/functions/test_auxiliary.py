@@ -1,6 +1,5 @@
 """Units that help others end after them, and not before there was anything to help."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,35 +10,19 @@ import pytest
 from tests.functions.api import Api, HeardSignals, new_job, opened_api
 from tests.functions.conftest import sqlite_plane
 from tests.functions.groups import ask, end, now, start, states
+from tests.functions.states import COMPLETED, RUNNING
 from tests.support.clock import ManualClock
-from tests.support.recording import RecordedStore, Recording
+from tests.support.recording import Recording
 from xmcloud.core.control.sweep import sweep
 from xmcloud.core.models import Job, JobState, ReasonCode
 from xmcloud.core.protocol import Jobs, NewUnit, NewUnits
 
 pytestmark = pytest.mark.anyio
 
-QUEUED, STARTING, RUNNING, COMPLETED, STOPPED = (
-    JobState.QUEUED,
-    JobState.STARTING,
-    JobState.RUNNING,
-    JobState.COMPLETED,
-    JobState.STOPPED,
-)
-
 
 @pytest.fixture
-def recording() -> Recording:
-    return Recording()
-
-
-@pytest.fixture
-async def api(tmp_path: Path, recording: Recording, anyio_backend: str) -> AsyncIterator[Api]:
-    clock, signals = ManualClock(), HeardSignals()
-    plane = sqlite_plane(tmp_path, clock, signals)
-    plane = replace(plane, store=RecordedStore(plane.store, recording))
-    async with opened_api(plane, clock, signals, tmp_path) as api:
-        yield api
+async def api(recorded_api: Api) -> Api:
+    return recorded_api
 
 
 def helper(delay: float = 0, *names: str, queue: str | None = "default") -> NewUnit:

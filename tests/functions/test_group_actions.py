@@ -1,14 +1,10 @@
 """What people do to groups: to all of their jobs at once."""
 
-from collections.abc import AsyncIterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.functions.api import Api, HeardSignals, new_job, opened_api
-from tests.functions.conftest import sqlite_plane
+from tests.functions.api import Api, new_job
 from tests.functions.groups import (
     add,
     ask,
@@ -19,36 +15,17 @@ from tests.functions.groups import (
     states,
     two_workers,
 )
-from tests.support.clock import ManualClock
-from tests.support.recording import RecordedStore, Recording
-from xmcloud.core.models import Experiment, Job, JobState, ReasonCode
+from tests.functions.states import COMPLETED, DRAFT, FAILED, QUEUED, RUNNING, STARTING, STOPPED
+from tests.support.recording import Recording
+from xmcloud.core.models import Experiment, Job, ReasonCode
 from xmcloud.core.protocol import Acted, Jobs
 
 pytestmark = pytest.mark.anyio
 
-DRAFT, QUEUED, STARTING, RUNNING, COMPLETED, FAILED, STOPPED = (
-    JobState.DRAFT,
-    JobState.QUEUED,
-    JobState.STARTING,
-    JobState.RUNNING,
-    JobState.COMPLETED,
-    JobState.FAILED,
-    JobState.STOPPED,
-)
-
 
 @pytest.fixture
-def recording() -> Recording:
-    return Recording()
-
-
-@pytest.fixture
-async def api(tmp_path: Path, recording: Recording, anyio_backend: str) -> AsyncIterator[Api]:
-    clock, signals = ManualClock(), HeardSignals()
-    plane = sqlite_plane(tmp_path, clock, signals)
-    plane = replace(plane, store=RecordedStore(plane.store, recording))
-    async with opened_api(plane, clock, signals, tmp_path) as api:
-        yield api
+async def api(recorded_api: Api) -> Api:
+    return recorded_api
 
 
 async def test_a_stop_is_of_the_whole_group(api: Api) -> None:

@@ -1,15 +1,11 @@
 """Groups: they start whole or not at all, and what befalls one of their jobs befalls all."""
 
-from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import timedelta
 from itertools import permutations, product
-from pathlib import Path
 
 import pytest
 
-from tests.functions.api import Api, HeardSignals, finished, new_job, opened_api, started
-from tests.functions.conftest import sqlite_plane
+from tests.functions.api import Api, finished, new_job, started
 from tests.functions.groups import (
     add,
     ask,
@@ -21,37 +17,18 @@ from tests.functions.groups import (
     states,
     two_workers,
 )
-from tests.support.clock import ManualClock
-from tests.support.recording import RecordedStore, Recording
+from tests.functions.states import COMPLETED, FAILED, QUEUED, RUNNING, STARTING, STOPPED
+from tests.support.recording import Recording
 from xmcloud.core.control.gathering import HOLD
 from xmcloud.core.models import Job, JobState, Outcome, ReasonCode, Session
 from xmcloud.core.worker_protocol import AttemptRef
 
 pytestmark = pytest.mark.anyio
 
-DRAFT, QUEUED, STARTING, RUNNING, COMPLETED, FAILED, STOPPED = (
-    JobState.DRAFT,
-    JobState.QUEUED,
-    JobState.STARTING,
-    JobState.RUNNING,
-    JobState.COMPLETED,
-    JobState.FAILED,
-    JobState.STOPPED,
-)
-
 
 @pytest.fixture
-def recording() -> Recording:
-    return Recording()
-
-
-@pytest.fixture
-async def api(tmp_path: Path, recording: Recording, anyio_backend: str) -> AsyncIterator[Api]:
-    clock, signals = ManualClock(), HeardSignals()
-    plane = sqlite_plane(tmp_path, clock, signals)
-    plane = replace(plane, store=RecordedStore(plane.store, recording))
-    async with opened_api(plane, clock, signals, tmp_path) as api:
-        yield api
+async def api(recorded_api: Api) -> Api:
+    return recorded_api
 
 
 async def test_the_jobs_of_a_unit_are_a_group(api: Api) -> None:

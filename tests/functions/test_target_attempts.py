@@ -11,6 +11,7 @@ import pytest
 from tests.functions.api import finished
 from tests.functions.clouds import Cloud, Killed, image, opened_cloud, submitted
 from tests.functions.groups import add, now, states
+from tests.functions.states import COMPLETED, FAILED, RUNNING, STARTING, STOPPED
 from tests.support.recording import Recording
 from xmcloud.core.control.observing import platform_event
 from xmcloud.core.control.submissions import SUBMITTING
@@ -18,15 +19,6 @@ from xmcloud.core.models import Job, JobState, Outcome, ReasonCode
 from xmcloud.core.platforms import PlatformState
 
 pytestmark = pytest.mark.anyio
-
-QUEUED, STARTING, RUNNING, COMPLETED, FAILED, STOPPED = (
-    JobState.QUEUED,
-    JobState.STARTING,
-    JobState.RUNNING,
-    JobState.COMPLETED,
-    JobState.FAILED,
-    JobState.STOPPED,
-)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from tests.functions.api import new_job
 from tests.functions.clouds import URL, Cloud, image, opened_cloud, submitted
 from tests.functions.groups import add, now, states
+from tests.functions.states import COMPLETED, FAILED, QUEUED, RUNNING, STARTING
 from xmcloud.core.control.dispatch import dispatch
 from xmcloud.core.control.submissions import QUOTA_PAUSE
 from xmcloud.core.errors import NotFound
@@ -18,15 +19,6 @@ from xmcloud.core.platforms import PlatformState
 from xmcloud.core.protocol import NewUnit, NewUnits
 
 pytestmark = pytest.mark.anyio
-
-QUEUED, STARTING, RUNNING, COMPLETED, FAILED, STOPPED = (
-    JobState.QUEUED,
-    JobState.STARTING,
-    JobState.RUNNING,
-    JobState.COMPLETED,
-    JobState.FAILED,
-    JobState.STOPPED,
-)
 
 
 @pytest.fixture

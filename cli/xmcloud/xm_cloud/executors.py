@@ -1,5 +1,6 @@
 """Where jobs can run: on this machine, on a pool of workers, or in the cloud."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -46,7 +47,7 @@ class OverflowSpec(xm.ExecutorSpec):
     push_image_tag: str | None = None
 
 
-class PlacedExecutor(xm.Executor):
+class PlacedExecutor(xm.Executor, ABC):
     """An executor of this control plane: where its jobs wait, and what they say to the platform.
 
     `queue` is None where the importance of the unit chooses it.
@@ -57,8 +58,9 @@ class PlacedExecutor(xm.Executor):
     """Whether the platform runs the replicas of a job; else each is a job of the group."""
 
     @property
+    @abstractmethod
     def pool(self) -> str:
-        raise NotImplementedError
+        """The worker pool or target that runs its jobs; '' for any pool."""
 
     @property
     def overflow(self) -> specs.Overflow | None:
