@@ -8,9 +8,9 @@ import pytest
 from tests.functions.api import Api, finished, new_job, started
 from xmcloud.core.control.sweep import sweep
 from xmcloud.core.models import Job, JobState, Outcome, ReasonCode, Session
-from xmcloud.core.protocol import LogSlice
+from xmcloud.core.protocol import LogSlice, Sessions
 from xmcloud.core.topics import control_audience
-from xmcloud.core.worker_protocol import Lease, Pulled, Sessions
+from xmcloud.core.worker_protocol import Lease, Pulled
 
 pytestmark = pytest.mark.anyio
 

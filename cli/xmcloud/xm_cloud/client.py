@@ -39,10 +39,10 @@ from xmcloud.core.protocol import (
     Problem,
     Queues,
     QueueStatus,
+    Sessions,
     Stop,
     Targets,
 )
-from xmcloud.core.worker_protocol import Sessions
 from xmcloud.xm_cloud.places import address, on_this_machine
 from xmcloud.xm_cloud.problems import error_of
 

@@ -20,6 +20,7 @@ from xmcloud.core.models import (
     JobState,
     Outcome,
     QueueState,
+    Session,
 )
 from xmcloud.core.names import Id, Slug, Title
 from xmcloud.core.specs import JobSpec
@@ -256,6 +257,12 @@ class TargetStatus(Model):
     limit: int = Field(description="Jobs at a time.")
     running: int
     blocks: dict[str, Block] = Field({}, description="What it refuses now, by accelerator.")
+
+
+class Sessions(Model):
+    """Worker sessions that are open."""
+
+    sessions: list[Session]
 
 
 class Targets(Model):

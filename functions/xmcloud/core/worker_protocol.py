@@ -162,12 +162,6 @@ class SyncAnswer(Model):
     stops: list[StopOrder] = []
 
 
-class Sessions(Model):
-    """Worker sessions that are open."""
-
-    sessions: list[Session]
-
-
 class SubscriptionRef(Model):
     """One audience's copy of a topic."""
 

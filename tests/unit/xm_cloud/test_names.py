@@ -8,6 +8,9 @@ import pytest
 from xmcloud import xm_cloud, xm_local
 
 
+WORKERS = "xmcloud.core.worker_protocol"
+
+
 def test_both_modules_offer_the_same() -> None:
     assert xm_cloud.__all__ == xm_local.__all__
     for name in xm_cloud.__all__:
@@ -22,8 +25,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 @pytest.mark.parametrize(
     ("module", "spared"),
     [
-        ("xmcloud.xm_cloud.client", ["httpx", "asyncio", "rich", "xmcloud.xm"]),
-        ("xmcloud.xm_local", ["httpx", "rich", "tarfile", "absl"]),
+        ("xmcloud.xm_cloud.client", ["httpx", "asyncio", "rich", "xmcloud.xm", WORKERS]),
+        ("xmcloud.xm_local", ["httpx", "rich", "tarfile", "absl", WORKERS]),
     ],
 )
 def test_what_is_used_later_is_imported_later(module: str, spared: list[str]) -> None:

@@ -16,17 +16,8 @@ from pydantic import BaseModel, ValidationError
 from xmcloud.core.errors import LeaseLost, NotFound, StorageFull, Unavailable, XmcloudError
 from xmcloud.core.models import Session
 from xmcloud.core.names import random_id
-from xmcloud.core.protocol import Problem
-from xmcloud.core.worker_protocol import (
-    Lease,
-    OpenSession,
-    Pull,
-    Pulled,
-    Sessions,
-    Settle,
-    Sync,
-    SyncAnswer,
-)
+from xmcloud.core.protocol import Problem, Sessions
+from xmcloud.core.worker_protocol import Lease, OpenSession, Pull, Pulled, Settle, Sync, SyncAnswer
 from xmcloud.worker.wire import HttpWire, Response, Wire
 
 _FIRST_PAUSE_SECONDS = 0.2

@@ -12,8 +12,9 @@ from xmcloud.core.errors import Contended, LeaseLost
 from xmcloud.core.models import Job, Reason, ReasonCode, Session
 from xmcloud.core.names import random_id
 from xmcloud.core.ports import PreconditionFailed
+from xmcloud.core.protocol import Sessions
 from xmcloud.core.topics import control_subscription, subscriptions
-from xmcloud.core.worker_protocol import Lease, OpenSession, Sessions
+from xmcloud.core.worker_protocol import Lease, OpenSession
 
 SETTLING = timedelta(minutes=2)
 """Longer than any request runs: a claim that was under way when its session ended is visible."""

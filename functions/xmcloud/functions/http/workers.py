@@ -11,13 +11,13 @@ from starlette.responses import Response
 from xmcloud.core.control import sessions, sync
 from xmcloud.core.models import Session
 from xmcloud.core.ports import Delivery, Message, Subscription
+from xmcloud.core.protocol import Sessions
 from xmcloud.core.worker_protocol import (
     DeliveryRef,
     Lease,
     OpenSession,
     Pull,
     Pulled,
-    Sessions,
     Settle,
     SubscriptionRef,
     Sync,
