@@ -7,7 +7,6 @@ import pytest
 
 from xmcloud import xm_cloud, xm_local
 
-
 WORKERS = "xmcloud.core.worker_protocol"
 
 
