@@ -11,6 +11,7 @@ from tests.git.authors import commit, git, head, new_repository, uncommitted, wr
 from tests.git.conftest import Machine
 from xmcloud.core.models import Attempt, Job, JobState, Reason, ReasonCode
 from xmcloud.core.specs import GitSource, JobSpec
+from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.cache import BlobCache
 from xmcloud.worker.client import ApiClient
 from xmcloud.worker.containers import Containers
@@ -57,7 +58,8 @@ async def planned(machine: Machine, source: GitSource, blobs: Mapping[str, bytes
             machine.revisions,
             machine.base,
         )
-        plan = await preparation.plan(job(source), attempt, machine.steps(attempt))
+        folder = AttemptFolder(attempt, machine.folder / "checkpoint")
+        plan = await preparation.plan(job(source), folder, machine.steps(attempt))
     assert isinstance(plan, Plan)
     return plan
 

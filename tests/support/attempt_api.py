@@ -11,13 +11,13 @@ from xmcloud.core.worker_protocol import (
     AttemptReports,
     Finished,
     Output,
+    Report,
     ReportResult,
-    Started,
     StopOrder,
 )
 
 JOB, FENCE, TOKEN = "abcdefghij234567", 2, "secret-of-this-attempt"
-Reports = list[Started | Output | Finished]
+Reports = list[Report]
 
 
 class AttemptApi:
@@ -30,7 +30,7 @@ class AttemptApi:
         self.statuses: list[int] = []
         self.stop: str | None = None
         self.refusal = b'{"type": "urn:xmcloud:problem:some", "detail": "no"}'
-        self.problem_of: Callable[[Started | Output | Finished], Problem | None] = lambda _: None
+        self.problem_of: Callable[[Report], Problem | None] = lambda _: None
         self.heard = threading.Condition()
 
     @property

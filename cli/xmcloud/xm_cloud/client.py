@@ -14,7 +14,7 @@ from xmcloud.core.base import Model
 from xmcloud.core.blobs import BlobParts, CompleteBlob, StoredBlob
 from xmcloud.core.builds import Build
 from xmcloud.core.errors import Unauthorized, Unavailable, XmcloudError
-from xmcloud.core.models import Experiment, Job, QueueState
+from xmcloud.core.models import Experiment, Job, QueueState, Session, Statistics
 from xmcloud.core.protocol import (
     Act,
     Acted,
@@ -42,6 +42,7 @@ from xmcloud.core.protocol import (
     Sessions,
     Stop,
     Targets,
+    WorkerStatus,
 )
 from xmcloud.xm_cloud.places import address, on_this_machine
 from xmcloud.xm_cloud.problems import error_of
@@ -236,6 +237,26 @@ class Client:
     def workers(self) -> Sessions:
         """The sessions of workers that are connected."""
         return self._get(Sessions, "/v1/workers")
+
+    def worker(self, name: str) -> WorkerStatus:
+        """One that is connected, what it runs, and what its machine used lately."""
+        return self._get(WorkerStatus, f"/v1/workers/{_part(name)}")
+
+    def drain_worker(self, name: str) -> Session:
+        """It finishes what runs and takes no more."""
+        return self._answer(Session, "POST", f"/v1/workers/{_part(name)}/drain")
+
+    def resume_worker(self, name: str) -> Session:
+        """It takes jobs again."""
+        return self._answer(Session, "POST", f"/v1/workers/{_part(name)}/resume")
+
+    def stop_worker(self, name: str) -> Session:
+        """It gives its jobs back and ends."""
+        return self._answer(Session, "POST", f"/v1/workers/{_part(name)}/stop")
+
+    def statistics(self, job: str, fence: int | None = None) -> Statistics:
+        """What an attempt used, the newest by default."""
+        return self._get(Statistics, f"/v1/jobs/{_part(job)}/statistics", {"fence": fence})
 
     def create_build(self, new: NewBuild, key: str | None = None) -> Build:
         """The build of that spec; one that is there or under way is not made again."""

@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from xmcloud.core.errors import IllegalTransition, StaleFence
 from xmcloud.core.models import (
     Attempt,
+    Execution,
     Job,
     JobState,
     Outcome,
@@ -196,6 +197,10 @@ def claimed(
 ) -> Job:
     """The session of a worker or target takes a queued job; earlier fences are outdated."""
     _require(job, "claim", JobState.QUEUED)
+    earlier = tuple(
+        each.evolve(execution=None) if each.execution else each
+        for each in job.attempts[-(ATTEMPTS_KEPT - 1) :]
+    )
     attempt = Attempt(
         fence=job.fence + 1,
         worker=worker,
@@ -208,7 +213,31 @@ def claimed(
         reason=Reason(code=ReasonCode.CLAIMED, message=f"claimed by {worker}"),
         waiting=None,
         fence=attempt.fence,
-        attempts=(*job.attempts[-(ATTEMPTS_KEPT - 1) :], attempt),
+        attempts=(*earlier, attempt),
+        updated_at=now,
+    )
+
+
+def adopted(job: Job, fence: int, worker: str, session: str, now: datetime) -> Job:
+    """The worker comes back under another session and still has the attempt, which goes on.
+
+    Also one that was given up for lost meanwhile, as long as nobody else has taken the job.
+    """
+    attempt = job.attempts[-1] if job.attempts else None
+    if attempt is None or (attempt.fence, attempt.worker) != (fence, worker):
+        raise StaleFence(job.id, fence, f"the job is {job.state} at fence {job.fence}")
+    if attempt.open:
+        return job.evolve(attempts=(*job.attempts[:-1], attempt.evolve(session=session)))
+    given_up = job.state is JobState.QUEUED and attempt.outcome is Outcome.LOST
+    if not given_up or job.group or job.fence != fence:
+        raise StaleFence(job.id, fence, f"the job is {job.state} at fence {job.fence}")
+    again = attempt.evolve(session=session, finished_at=None, outcome=None, reason=None)
+    return job.evolve(
+        state=JobState.RUNNING if attempt.started_at else JobState.STARTING,
+        reason=Reason(code=ReasonCode.RESUMED, message=f"{worker} came back and still runs it"),
+        waiting=None,
+        losses=max(0, job.losses - 1),
+        attempts=(*job.attempts[:-1], again),
         updated_at=now,
     )
 
@@ -251,7 +280,13 @@ def refused(job: Job, fence: int, reason: Reason, now: datetime) -> Job:
     return _ended(job, attempt, Outcome.FAILED, reason, now, JobState.FAILED, {})
 
 
-def started(job: Job, fence: int, now: datetime, started_at: datetime) -> Job:
+def started(
+    job: Job,
+    fence: int,
+    now: datetime,
+    started_at: datetime,
+    execution: Execution | None = None,
+) -> Job:
     """The process of the attempt runs; telling it twice changes nothing."""
     attempt = _attempt(job, fence)
     if job.state is JobState.RUNNING:
@@ -259,7 +294,10 @@ def started(job: Job, fence: int, now: datetime, started_at: datetime) -> Job:
     return job.evolve(
         state=JobState.RUNNING,
         reason=Reason(code=ReasonCode.STARTED, message=f"running on {attempt.worker}"),
-        attempts=(*job.attempts[:-1], attempt.evolve(started_at=started_at)),
+        attempts=(
+            *job.attempts[:-1],
+            attempt.evolve(started_at=started_at, execution=execution),
+        ),
         updated_at=now,
     )
 

@@ -7,6 +7,7 @@ it cannot disagree.
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
+from hashlib import sha256
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -61,11 +62,13 @@ class ReasonCode(StrEnum):
     STARTED = "started"
     EXITED = "exited"
     SIGNALED = "signaled"
+    OUT_OF_MEMORY = "out_of_memory"
     SETUP_FAILED = "setup_failed"
     TIMED_OUT = "timed_out"
     DISK_FULL = "disk_full"
     STOP_REQUESTED = "stop_requested"
     LOST_WORKER = "lost_worker"
+    RESUMED = "resumed"
     WORKER_STOPPED = "worker_stopped"
     RETRIES_EXHAUSTED = "retries_exhausted"
     BUILDING = "building"
@@ -105,6 +108,29 @@ class Peer(Model):
     port: Annotated[int, Field(ge=0, le=65535)] = Field(description="0 where none is reserved.")
 
 
+ARGV_LIMIT = 32 * 1024
+"""Characters of a recorded command line."""
+
+
+class Execution(Model):
+    """What a worker really ran for an attempt, so that two can be compared."""
+
+    argv: tuple[Text, ...] = Field(description="One over 32 KiB is its digest alone.")
+    directory: Text = ""
+    code: Text = Field("", description="git:COMMIT+DIFF, sha256:ARCHIVE, or an image's digest.")
+    python: Text = ""
+    packages: Digest | None = Field(None, description="Blob: one NAME==VERSION a line.")
+    host: Text = ""
+    gpus: tuple[Text, ...] = Field((), description="What it was given, by number and name.")
+
+    @classmethod
+    def command(cls, argv: Sequence[str]) -> tuple[str, ...]:
+        """The command line as it is recorded."""
+        if sum(map(len, argv)) <= ARGV_LIMIT:
+            return tuple(argv)
+        return (f"sha256:{sha256(chr(0).join(argv).encode()).hexdigest()}",)
+
+
 class Attempt(Model):
     """One try at running a job, by a worker session or a target.
 
@@ -117,6 +143,7 @@ class Attempt(Model):
     claimed_at: Time
     peers: dict[Title, Peer] = Field({}, description="The jobs of the group by name, this too.")
     remote: Remote | None = None
+    execution: Execution | None = Field(None, description="Of the newest attempt, once it runs.")
     started_at: Time | None = None
     finished_at: Time | None = None
     outcome: Outcome | None = None
@@ -255,6 +282,20 @@ class Job(Model):
         return f"{self.experiment_id}_{self.unit}_{self.name}"
 
 
+class Statistics(Model):
+    """What was measured at equal intervals, the oldest first. Units are in the names.
+
+    When there is too much, two neighbours become their mean, and the interval twice as long.
+    """
+
+    start: Time
+    step_seconds: Annotated[float, Field(gt=0)]
+    series: Annotated[
+        dict[Slug, Annotated[tuple[float | None, ...], Field(max_length=240)]],
+        Field(max_length=100),
+    ]
+
+
 class Experiment(Model):
     """What was launched together: a title and the numbered units whose jobs name it."""
 
@@ -278,6 +319,14 @@ class QueueState(Model):
     created_at: Time
 
 
+class Wanted(StrEnum):
+    """What people want of a worker: DRAIN finishes what runs and takes no more."""
+
+    RUN = "run"
+    DRAIN = "drain"
+    STOP = "stop"
+
+
 class Session(Model):
     """One run of a worker. It holds the lease of all attempts it claimed."""
 
@@ -287,6 +336,8 @@ class Session(Model):
     queues: tuple[Slug, ...]
     slots: Annotated[int, Field(ge=1, le=1000)]
     resources: Resources = {}
+    gpus: tuple[Text, ...] = Field((), description="By number and name, as its driver has them.")
+    wanted: Wanted = Wanted.RUN
     version: str = ""
     host: str = ""
     address: str = Field("", description="Where jobs of a group reach those that run here.")

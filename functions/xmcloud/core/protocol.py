@@ -21,6 +21,7 @@ from xmcloud.core.models import (
     Outcome,
     QueueState,
     Session,
+    Statistics,
 )
 from xmcloud.core.names import Id, Slug, Title
 from xmcloud.core.specs import JobSpec
@@ -263,6 +264,14 @@ class Sessions(Model):
     """Worker sessions that are open."""
 
     sessions: list[Session]
+
+
+class WorkerStatus(Model):
+    """A connected worker, what it runs, and what its machine used lately."""
+
+    session: Session
+    jobs: list[Job]
+    statistics: Statistics | None = Field(None, description="Null before anything was measured.")
 
 
 class Targets(Model):

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Base64Bytes, Field
 
 from xmcloud.core.base import Json, Model, Time
-from xmcloud.core.models import Job, Outcome, Reason, Session
-from xmcloud.core.names import Id, Slug
+from xmcloud.core.models import Execution, Job, Outcome, Reason, Session, Statistics, Wanted
+from xmcloud.core.names import Id, Slug, Text
 from xmcloud.core.protocol import Problem
 from xmcloud.core.specs import Port, Resources
 
@@ -16,6 +16,13 @@ OUTPUT_LIMIT = 1024 * 1024
 
 RESULTS_LIMIT = 16 * 1024
 """Bytes of the results of a job, as JSON."""
+
+
+class AttemptRef(Model):
+    """An attempt, by its job and fence."""
+
+    job_id: Id
+    fence: Annotated[int, Field(ge=1)]
 
 
 class OpenSession(Model):
@@ -29,11 +36,24 @@ class OpenSession(Model):
     )
     slots: Annotated[int, Field(ge=1, le=1000)] = 1
     resources: Resources = Field({}, examples=[{"cpu": 8, "memory": 3.4e10, "t4": 2}])
+    gpus: Annotated[tuple[Text, ...], Field(max_length=64)] = ()
+    holds: Annotated[tuple[AttemptRef, ...], Field(max_length=1000)] = Field(
+        (),
+        description="Attempts of an earlier session of this worker that still run here, or whose "
+        "end was not taken yet.",
+    )
     version: Annotated[str, Field(max_length=100)] = ""
     host: Annotated[str, Field(max_length=255)] = ""
     address: Annotated[str, Field(max_length=255)] = Field(
         "", description="Where jobs of a group reach those that run here; '': the host."
     )
+
+
+class Held(Model):
+    """An attempt that goes on under a new session."""
+
+    job: Job
+    output: int = Field(description="Bytes of its output that were stored.")
 
 
 class Lease(Model):
@@ -42,6 +62,7 @@ class Lease(Model):
     session: Session
     lease_seconds: float
     heartbeat_seconds: float = Field(description="Sync at least this often.")
+    held: list[Held] = Field([], description="Of `holds`, what goes on; the rest is over.")
 
 
 class Started(Model):
@@ -51,6 +72,7 @@ class Started(Model):
     job_id: Id
     fence: Annotated[int, Field(ge=1)]
     at: Time
+    execution: Execution | None = None
 
 
 class Output(Model):
@@ -74,7 +96,16 @@ class Finished(Model):
     results: dict[str, Json] = {}
 
 
-Report = Annotated[Started | Output | Finished, Field(discriminator="event")]
+class Measured(Model):
+    """What the processes of an attempt used so far; replaces what was told before."""
+
+    event: Literal["measured"] = "measured"
+    job_id: Id
+    fence: Annotated[int, Field(ge=1)]
+    statistics: Statistics
+
+
+Report = Annotated[Started | Output | Measured | Finished, Field(discriminator="event")]
 
 
 class Claim(Model):
@@ -84,17 +115,13 @@ class Claim(Model):
     queues: Annotated[tuple[Slug, ...], Field(min_length=1, max_length=20)] = Field(
         description="To take from, the preferred one first."
     )
+    only: Id | None = Field(
+        None, description="This job and no other, from wherever it waits, also as a draft."
+    )
     resources: Resources = Field({}, description="What is free of the worker's resources.")
     ports: Annotated[tuple[Port, ...], Field(max_length=1000)] = Field(
         (), description="Free ports: each job of a group that is taken gets one of its own."
     )
-
-
-class AttemptRef(Model):
-    """An attempt, by its job and fence."""
-
-    job_id: Id
-    fence: Annotated[int, Field(ge=1)]
 
 
 class Sync(Model):
@@ -102,6 +129,7 @@ class Sync(Model):
 
     reports: Annotated[tuple[Report, ...], Field(max_length=500)] = ()
     claim: Claim | None = None
+    statistics: Statistics | None = Field(None, description="Of the machine, all so far.")
     watch_stops: bool = Field(False, description="Ask which running jobs are to be stopped.")
     known: Annotated[tuple[AttemptRef, ...], Field(max_length=1000)] | None = Field(
         None,
@@ -160,6 +188,7 @@ class SyncAnswer(Model):
     queues: list[QueueAnswer] = []
     reservations: list[Reservation] = []
     stops: list[StopOrder] = []
+    wanted: Wanted = Wanted.RUN
 
 
 class SubscriptionRef(Model):

@@ -10,10 +10,11 @@ from tests.support.clock import START
 from xmcloud.core import lifecycle
 from xmcloud.core.models import Peer
 from xmcloud.core.specs import Argument, ContainerOptions, Image
+from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.container_plan import ContainerPlan, Site, container_name, container_plan
 from xmcloud.worker.setup import SetupFailed
 
-FOLDER = Path("/attempts/one")
+FOLDER = AttemptFolder(Path("/attempts/one"), Path("/checkpoints/job"))
 PREFIX = "eeeeeeeeeeeeeeee_1_"
 PAIR = {"train": Peer(host="10.0.0.1", port=5001), "eval": Peer(host="10.0.0.1", port=5002)}
 APART = {**PAIR, "eval": Peer(host="10.0.0.2", port=5002)}

@@ -15,6 +15,7 @@ import pytest
 
 from xmcloud.core.models import Attempt, Job, JobState, Peer, Reason, ReasonCode
 from xmcloud.core.specs import Binary, Command, JobSpec, PythonSource
+from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.cache import BlobCache
 from xmcloud.worker.client import ApiClient
 from xmcloud.worker.containers import Containers
@@ -53,8 +54,14 @@ def job(executable: Any, **spec: Any) -> Job:
     )
 
 
+def attempt_folder(path: Path) -> AttemptFolder:
+    folder = AttemptFolder(path, path / "checkpoint")
+    folder.make()
+    return folder
+
+
 async def planned(preparation: Preparation, job: Job, folder: Path) -> Plan:
-    plan = await preparation.plan(job, folder, no_step)
+    plan = await preparation.plan(job, attempt_folder(folder), no_step)
     assert isinstance(plan, Plan)
     return plan
 
@@ -116,7 +123,9 @@ async def test_a_process_learns_which_job_it_is(preparation: Preparation, folder
         "XMCLOUD_UNIT": "3",
         "XMCLOUD_JOB_NAME": "train",
         "XMCLOUD_ATTEMPT": "2",
-        "XMCLOUD_RESULTS": str(folder / "results.json"),
+        "XMCLOUD_RESULTS": str(folder / "shared" / "results.json"),
+        "XMCLOUD_OUTPUTS": str(folder / "shared" / "outputs"),
+        "XMCLOUD_CHECKPOINT": str(folder / "checkpoint"),
     }
 
 
@@ -131,7 +140,7 @@ async def test_a_missing_directory_is_named(
 ) -> None:
     command = Command(command=("x",), directory=directory)
     with pytest.raises(SetupFailed, match=directory):
-        await preparation.plan(job(command), folder, no_step)
+        await preparation.plan(job(command), attempt_folder(folder), no_step)
 
 
 async def test_source_is_unpacked_for_each_attempt(
@@ -163,7 +172,7 @@ async def test_an_archive_cannot_reach_outside(
     cache_archive(tmp_path, bad)
     source = PythonSource(archive=DIGEST, entrypoint=("x",))
     with pytest.raises(SetupFailed, match="unpack"):
-        await preparation.plan(job(source), folder, no_step)
+        await preparation.plan(job(source), attempt_folder(folder), no_step)
     assert not (folder / "outside").exists()
 
 
@@ -185,7 +194,9 @@ async def test_a_program_that_is_not_in_the_archive_is_named(
     (folder / "output.log").touch()
     cache_archive(tmp_path, member("bin/tool", size=3))
     with pytest.raises(SetupFailed, match=f"no file '{name}'"):
-        await preparation.plan(job(Binary(file=DIGEST, name=name, archive=True)), folder, no_step)
+        await preparation.plan(
+            job(Binary(file=DIGEST, name=name, archive=True)), attempt_folder(folder), no_step
+        )
 
 
 @pytest.mark.parametrize("kind", ["command", "python", "binary"])
@@ -226,7 +237,7 @@ async def test_a_name_that_no_job_of_the_group_has_fails_the_setup(
 ) -> None:
     mine = job(Command(command=("x",)), arguments=[{"value": "%objectname(serve)%"}])
     with pytest.raises(SetupFailed, match="serve"):
-        await preparation.plan(with_peers(mine, PEERS), folder, no_step)
+        await preparation.plan(with_peers(mine, PEERS), attempt_folder(folder), no_step)
 
 
 @pytest.mark.parametrize("directory", ["missing", "..", "/"])
@@ -236,7 +247,7 @@ async def test_a_directory_that_is_not_in_the_archive_is_named(
     cache_archive(tmp_path, member("a", size=1))
     source = PythonSource(archive=DIGEST, directory=directory, entrypoint=("x",))
     with pytest.raises(SetupFailed, match=f"no folder '{directory}'"):
-        await preparation.plan(job(source), folder, no_step)
+        await preparation.plan(job(source), attempt_folder(folder), no_step)
 
 
 async def test_a_full_disk_is_told_from_other_errors(
@@ -245,7 +256,7 @@ async def test_a_full_disk_is_told_from_other_errors(
     cache_archive(tmp_path, member("big", size=1_000_000))
     source = PythonSource(archive=DIGEST, entrypoint=("x",))
     with pytest.raises(DiskFull, match="no space is left"), noticing_full_disk():
-        await preparation.plan(job(source), small_disk, no_step)
+        await preparation.plan(job(source), attempt_folder(small_disk), no_step)
     with pytest.raises(PermissionError), noticing_full_disk():
         raise PermissionError(errno.EACCES, "no")
 

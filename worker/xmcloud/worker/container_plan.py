@@ -12,13 +12,14 @@ from xmcloud.core.models import Job
 from xmcloud.core.names import derived_id
 from xmcloud.core.resources import accelerator
 from xmcloud.core.specs import Argument, Image
-from xmcloud.worker.identity import bound, job_environment, peers_of, with_peers
-from xmcloud.worker.setup import LOG, SetupFailed
+from xmcloud.worker.attempt_folder import AttemptFolder
+from xmcloud.worker.identity import Places, bound, job_environment, peers_of, with_peers
+from xmcloud.worker.setup import SetupFailed
 
 HOST = "host"
 GROUP_NETWORK = "xmcloud"
 _INSIDE = "/xmcloud"
-_RESULTS = "results.json"
+_PLACES = Places("/xmcloud/results.json", "/xmcloud/outputs", "/xmcloud/checkpoint")
 _JOB, _ATTEMPT = "xmcloud.job", "xmcloud.attempt"
 
 Options = dict[str, Any]
@@ -47,21 +48,8 @@ class ContainerPlan:
     job_id: str
     network: str
     options: Options
-    folder: Path
+    folder: AttemptFolder
     notes: Sequence[str] = ()
-
-    @property
-    def shared(self) -> Path:
-        """What the container sees as /xmcloud."""
-        return self.folder / "shared"
-
-    @property
-    def results(self) -> Path:
-        return self.shared / _RESULTS
-
-    @property
-    def log(self) -> Path:
-        return self.folder / LOG
 
 
 def labels(job_id: str, fence: int) -> dict[str, str]:
@@ -81,14 +69,14 @@ def container_name(full_name: str) -> str:
 
 
 def container_plan(
-    job: Job, image: Image, folder: Path, site: Site, entrypoint: Sequence[str]
+    job: Job, image: Image, folder: AttemptFolder, site: Site, entrypoint: Sequence[str]
 ) -> ContainerPlan:
     """`entrypoint` is the image's own. Raises `SetupFailed`."""
     network = _network(job, site.network)
     job, hosts = _reaching_peers(job, network, site)
     job = bound(job)
-    environment = {**job.spec.environment, **job_environment(job, f"{_INSIDE}/{_RESULTS}")}
-    mounts, notes = _mounts(image, folder / "shared", site)
+    environment = {**job.spec.environment, **job_environment(job, _PLACES)}
+    mounts, notes = _mounts(image, folder, site)
     options = {
         "image": image.image,
         "name": container_name(job.full_name),
@@ -137,8 +125,8 @@ def _command(image: Image, arguments: Sequence[Argument], entrypoint: Sequence[s
     return {"command": rendered} if rendered else {}
 
 
-def _mounts(image: Image, shared: Path, site: Site) -> tuple[list[Options], list[str]]:
-    folders = {str(shared): _INSIDE}
+def _mounts(image: Image, folder: AttemptFolder, site: Site) -> tuple[list[Options], list[str]]:
+    folders = {str(folder.shared): _INSIDE, str(folder.checkpoint): _PLACES.checkpoint}
     for source, target in image.options.volumes.items():
         if not Path(source).is_absolute():
             raise SetupFailed(

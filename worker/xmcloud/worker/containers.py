@@ -10,9 +10,9 @@ from xmcloud.core.models import Job
 from xmcloud.core.specs import Image
 from xmcloud.worker import engine
 from xmcloud.worker.aside import aside
+from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.container_plan import ContainerPlan, Site, container_plan, labels
 from xmcloud.worker.identity import peers_of
-from xmcloud.worker.setup import LOG
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -38,7 +38,7 @@ class Containers:
         if self._client is not None:
             self._client.close()
 
-    async def plan(self, job: Job, image: Image, folder: Path) -> ContainerPlan:
+    async def plan(self, job: Job, image: Image, folder: AttemptFolder) -> ContainerPlan:
         """With the image at hand. Raises `SetupFailed` and `DiskFull`."""
         given_up = threading.Event()
         try:
@@ -52,7 +52,7 @@ class Containers:
 
         container, output = await aside(partial(self._start, plan))
         memory = plan.options.get("mem_limit")
-        return Container(container, output, plan.log, memory)
+        return Container(container, output, plan.folder.log, memory)
 
     async def remove(self, attempts: Collection[tuple[str, int]]) -> int:
         """Remove the containers of those attempts; how many there were. Raises `SetupFailed`."""
@@ -65,10 +65,10 @@ class Containers:
             return self._client
 
     def _plan(
-        self, job: Job, image: Image, folder: Path, given_up: threading.Event
+        self, job: Job, image: Image, folder: AttemptFolder, given_up: threading.Event
     ) -> ContainerPlan:
         client = self._engine()
-        with (folder / LOG).open("a", encoding="utf-8") as log:
+        with folder.log.open("a", encoding="utf-8") as log:
             engine.pull_if_absent(client, image.image, log, given_up)
             with engine.explained("look at the container engine"):
                 entrypoint = client.images.get(image.image).attrs["Config"].get("Entrypoint")
@@ -81,9 +81,9 @@ class Containers:
 
     def _start(self, plan: ContainerPlan) -> "tuple[EngineContainer, CancellableStream[bytes]]":
         client = self._engine()
-        plan.shared.mkdir(exist_ok=True)
-        plan.shared.chmod(0o777)  # whoever the image runs as
-        (plan.folder / RECORD).touch()
+        for place in (plan.folder.shared, plan.folder.outputs, plan.folder.checkpoint):
+            place.chmod(0o777)  # whoever the image runs as
+        (plan.folder.path / RECORD).touch()
         with engine.explained(f"start container {plan.name}"):
             engine.make_room(client, plan)
             if "network" in plan.options:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from xmcloud.core.bindings import bind
 from xmcloud.core.errors import InvalidInput
@@ -32,13 +33,27 @@ def bound(job: Job) -> Job:
         raise SetupFailed(f"Cannot fill in the address of a job: {error}") from error
 
 
-def job_environment(job: Job, results: object) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Paths as the processes of an attempt see them.
+
+    Below `outputs` is what a run leaves behind; `checkpoint` is there again for the next attempt.
+    """
+
+    results: str
+    outputs: str
+    checkpoint: str
+
+
+def job_environment(job: Job, places: Places) -> dict[str, str]:
     """What tells a process which job it is, where its results go, and where its peers are."""
     return {
         "XMCLOUD_EXPERIMENT_ID": job.experiment_id,
         "XMCLOUD_UNIT": str(job.unit),
         "XMCLOUD_JOB_NAME": job.name,
-        "XMCLOUD_RESULTS": str(results),
+        "XMCLOUD_RESULTS": places.results,
+        "XMCLOUD_OUTPUTS": places.outputs,
+        "XMCLOUD_CHECKPOINT": places.checkpoint,
         **_arguments(job),
         **_of_group(job),
         **mark(job.id, job.fence),

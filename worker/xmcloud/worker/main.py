@@ -18,6 +18,7 @@ from xmcloud.core.errors import LeaseLost, XmcloudError
 from xmcloud.core.models import Job
 from xmcloud.core.ports import Consumer
 from xmcloud.core.worker_protocol import Lease, OpenSession
+from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.attempts import Attempts
 from xmcloud.worker.cache import BlobCache
 from xmcloud.worker.client import ApiClient, Refused
@@ -233,7 +234,8 @@ class Worker:
         await _cancelled([leaving, telling])
 
     def _attempt(self, job: Job, on_start: Callable[[], None]) -> Attempt:
-        folder = self._settings.folder / "attempts" / f"{job.id}-{job.fence}"
+        path = self._settings.folder / "attempts" / f"{job.id}-{job.fence}"
+        folder = AttemptFolder(path, self._settings.checkpoints_folder / job.id)
         return Attempt(
             job,
             folder,

@@ -10,6 +10,7 @@ from pathlib import Path
 from xmcloud.core.arguments import command_line
 from xmcloud.core.models import Job
 from xmcloud.core.specs import Argument, Binary, Command, GitSource, Image, PythonSource
+from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.cache import BlobCache
 from xmcloud.worker.client import DamagedBlob, Refused
 from xmcloud.worker.container_plan import ContainerPlan
@@ -64,27 +65,31 @@ class Preparation:
         self._revisions = revisions
         self.base = {"PYTHONUNBUFFERED": "1", **base}
 
-    async def plan(self, job: Job, folder: Path, step: PrivateStep) -> Plan | ContainerPlan:
+    async def plan(
+        self, job: Job, folder: AttemptFolder, step: PrivateStep
+    ) -> Plan | ContainerPlan:
         """Raises `SetupFailed`, `DiskFull` and OSError."""
         if isinstance(job.spec.executable, Image):
             return await self._containers.plan(job, job.spec.executable, folder)
         job = bound(job)
         executable, arguments = job.spec.executable, job.spec.arguments
-        own = {**job.spec.environment, **job_environment(job, folder / "results.json")}
+        own = {**job.spec.environment, **job_environment(job, folder.places)}
         if isinstance(executable, Command):
-            where = _directory(executable, folder)
+            where = _directory(executable, folder.path)
             argv = command_line(executable.command, arguments)
             return Plan(argv, where, {**self.base, **own})
         if isinstance(executable, Binary):
-            program = await self._program(executable, folder)
-            return _of_program(executable, program, arguments, _work(folder), {**self.base, **own})
+            program = await self._program(executable, folder.path)
+            return _of_program(
+                executable, program, arguments, _work(folder.path), {**self.base, **own}
+            )
         if isinstance(executable, GitSource):
-            await self._check_out(executable, folder, step)
+            await self._check_out(executable, folder.path, step)
         else:
             assert isinstance(executable, PythonSource)
             archive = await self._blob(executable.archive, "the source archive")
-            await asyncio.to_thread(_extract, archive, _work(folder), "source archive")
-        return await self._python(executable, arguments, _work(folder), own, step)
+            await asyncio.to_thread(_extract, archive, _work(folder.path), "source archive")
+        return await self._python(executable, arguments, _work(folder.path), own, step)
 
     async def _check_out(self, source: GitSource, folder: Path, step: PrivateStep) -> None:
         changes, commits = "the uncommitted changes", "the commits that were not pushed"

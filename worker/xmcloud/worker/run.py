@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
@@ -16,6 +15,7 @@ from pydantic import JsonValue
 
 from xmcloud.core.models import Job, Outcome, ReasonCode
 from xmcloud.core.protocol import Problem
+from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.container_plan import ContainerPlan
 from xmcloud.worker.containers import Containers
 from xmcloud.worker.disk import Disk, DiskFull, noticing_full_disk
@@ -25,7 +25,7 @@ from xmcloud.worker.preparation import Plan, Preparation
 from xmcloud.worker.process import Launcher, Process
 from xmcloud.worker.reasons import UnusableResults, ending, exited, read_results
 from xmcloud.worker.running import Running, Vanished
-from xmcloud.worker.setup import LOG, SetupFailed
+from xmcloud.worker.setup import SetupFailed
 from xmcloud.worker.steps import Steps
 
 logger = logging.getLogger("xmcloud.worker")
@@ -52,7 +52,7 @@ class Attempt:
     def __init__(
         self,
         job: Job,
-        folder: Path,
+        folder: AttemptFolder,
         launcher: Launcher,
         containers: Containers,
         preparation: Preparation,
@@ -63,13 +63,11 @@ class Attempt:
         self.key = job.id, job.fence
         self.title = f"{job.experiment_id}/{job.unit} {job.name!r} (attempt {job.fence})"
         self._folder = folder
-        self._log = folder / LOG
-        self._results_file = folder / "results.json"
-        self.news = News(job.id, job.fence, self._log, self._refused)
+        self.news = News(job.id, job.fence, folder.log, self._refused)
         self._launcher = launcher
         self._containers = containers
         self._preparation = preparation
-        self._step = Steps(launcher, folder, mark(*self.key), preparation.base)
+        self._step = Steps(launcher, folder.path, mark(*self.key), preparation.base)
         self._disk = disk
         self._on_start = on_start
         self._stopping: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()
@@ -91,7 +89,7 @@ class Attempt:
         """Until nothing of it runs any more."""
         try:
             with noticing_full_disk():
-                self._folder.mkdir(parents=True, exist_ok=True)
+                self._folder.make()
                 plan = await self._unless_stopped(
                     self._preparation.plan(self.job, self._folder, self._step)
                 )
@@ -112,10 +110,10 @@ class Attempt:
 
     async def clean_up(self) -> None:
         """Remove what it left on disk."""
-        if isinstance(self._running, Process) and not (self._folder / "work").exists():
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if isinstance(self._running, Process) and not (self._folder.path / "work").exists():
+            shutil.rmtree(self._folder.path, ignore_errors=True)
         else:
-            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, self._folder.path, ignore_errors=True)
 
     async def _unless_stopped(self, work: Awaitable[Result]) -> Result:
         task = asyncio.ensure_future(work)
@@ -130,7 +128,6 @@ class Attempt:
 
     async def _start(self, plan: Plan | ContainerPlan) -> Running:
         if isinstance(plan, ContainerPlan):
-            self._results_file = plan.results
             self._running = await self._containers.start(plan)
         else:
             self._running = self._launch(plan)
@@ -152,7 +149,7 @@ class Attempt:
             directory=plan.directory,
             environment=plan.environment,
             mark=mark(*self.key),
-            log=self._log,
+            log=self._folder.log,
             executable=plan.executable,
         )
 
@@ -162,7 +159,7 @@ class Attempt:
             record = {"pid": process.pid, "created": psutil.Process(process.pid).create_time()}
         except psutil.NoSuchProcess:
             return
-        (self._folder / "process.json").write_text(json.dumps(record))
+        (self._folder.path / "process.json").write_text(json.dumps(record))
 
     async def _watch(self, running: Running) -> Ending:
         limits = self.job.spec.limits
@@ -187,9 +184,9 @@ class Attempt:
 
     def _results(self) -> dict[str, JsonValue]:
         try:
-            return read_results(self._results_file)
+            return read_results(self._folder.results)
         except UnusableResults as error:
-            with self._log.open("a", encoding="utf-8") as log:
+            with self._folder.log.open("a", encoding="utf-8") as log:
                 log.write(f"xmcloud: the file of results is ignored: {error}\n")
             return {}
 

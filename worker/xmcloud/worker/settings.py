@@ -37,6 +37,7 @@ _VARIABLES = {
     "container_host": "XMCLOUD_WORKER_CONTAINER_HOST",
     "container_network": "XMCLOUD_WORKER_CONTAINER_NETWORK",
     "gcs_root": "XMCLOUD_WORKER_GCS_ROOT",
+    "checkpoints": "XMCLOUD_WORKER_CHECKPOINTS",
 }
 
 
@@ -71,6 +72,9 @@ class WorkerSettings(Model):
         "", description="For containers; '': the engine's bridge if it has one, else 'host'."
     )
     gcs_root: Path | None = Field(None, description="What containers may see below /gcs.")
+    checkpoints: Path | None = Field(
+        None, description="Folder of checkpoints, best one that the workers of a pool share."
+    )
     git: dict[HostName, GitHost] = Field({}, description="Hosts of repositories, and tokens.")
     queue: Literal["api", "pubsub"] = "api"
     project: str = Field("", description="The Google Cloud project whose Pub/Sub to pull from.")
@@ -94,6 +98,11 @@ class WorkerSettings(Model):
     @property
     def folder(self) -> Path:
         return self.home / "workers" / self.name
+
+    @property
+    def checkpoints_folder(self) -> Path:
+        """Each job has one below."""
+        return self.checkpoints or self.home / "checkpoints"
 
 
 def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> WorkerSettings:

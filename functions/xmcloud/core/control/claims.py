@@ -9,11 +9,12 @@ from typing import Literal
 
 from xmcloud.core import lifecycle, queries
 from xmcloud.core.control import gathering
-from xmcloud.core.control.changing import apply_jobs, load_group
+from xmcloud.core.control.changing import apply_jobs, change_job, load_group
 from xmcloud.core.control.free import Free
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.queues import paused_queues
 from xmcloud.core.documents import JOBS, Stored
+from xmcloud.core.errors import InvalidInput
 from xmcloud.core.groups import whole
 from xmcloud.core.models import Job, JobState, Session
 from xmcloud.core.ports import Query
@@ -64,6 +65,24 @@ async def claim_jobs(plane: ControlPlane, session: Session, claim: Claim) -> Cla
         taken = len(claimed.jobs) - before
         claimed.queues.append(QueueAnswer(name=name, answer=left, taken=taken))
     return claimed
+
+
+async def claim_only(plane: ControlPlane, session: Session, id: str) -> Claimed:
+    """That job, whether it fits or not. Raises `IllegalTransition`, and `InvalidInput` for a job
+    of a group or of a target."""
+
+    def decide(job: Job) -> Job:
+        if job.group:
+            raise InvalidInput("only", id, "a job that is alone; a group starts as a whole")
+        if job.pool in plane.targets:
+            raise InvalidInput("only", id, f"a job of workers; this one is for {job.pool}")
+        now = plane.clock.now()
+        if job.state in (JobState.DRAFT, JobState.STOPPED, JobState.FAILED):
+            position = lifecycle.position_at(now)
+            job = lifecycle.enqueued(job, job.queue, position, session.worker, now)
+        return lifecycle.claimed(job, session.worker, session.id, now)
+
+    return Claimed(jobs=[(await change_job(plane, id, decide)).job.item])
 
 
 async def _from_queue(

@@ -15,6 +15,15 @@ def log_key(job: str, fence: int, offset: int) -> str:
     return f"logs/{job}/{fence}/{offset:015d}"
 
 
+async def log_size(plane: ControlPlane, job: str, fence: int) -> int:
+    """Bytes that are there of the output of an attempt."""
+    ends = [
+        int(key.rpartition("/")[2]) + size
+        for key, size in await plane.blobs.list(f"logs/{job}/{fence}/")
+    ]
+    return max(ends, default=0)
+
+
 async def read_log(
     plane: ControlPlane, job_id: str, fence: int | None, offset: int, wait: float
 ) -> LogSlice:

@@ -1,20 +1,25 @@
 """Worker sessions: opening, renewing and ending the leases that attempts hang on."""
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from xmcloud.core import lifecycle, queries
-from xmcloud.core.control.changing import apply_jobs, change_job, spread
+from xmcloud.core.concurrency import for_each
+from xmcloud.core.control.changing import apply_jobs, change_job, spread, tell_sessions
+from xmcloud.core.control.logs import log_size
 from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.control.queues import load_queues
+from xmcloud.core.control.statistics import worker_statistics
 from xmcloud.core.documents import JOBS, SESSIONS, Stored
-from xmcloud.core.errors import Contended, LeaseLost
-from xmcloud.core.models import Job, Reason, ReasonCode, Session
+from xmcloud.core.errors import Contended, LeaseLost, NotFound, StaleFence
+from xmcloud.core.models import Job, Reason, ReasonCode, Session, Wanted
 from xmcloud.core.names import random_id
 from xmcloud.core.ports import PreconditionFailed
-from xmcloud.core.protocol import Sessions
+from xmcloud.core.protocol import Sessions, WorkerStatus
 from xmcloud.core.topics import control_subscription, subscriptions
-from xmcloud.core.worker_protocol import Lease, OpenSession
+from xmcloud.core.worker_protocol import AttemptRef, Held, Lease, OpenSession
 
 SETTLING = timedelta(minutes=2)
 """Longer than any request runs: a claim that was under way when its session ended is visible."""
@@ -23,13 +28,15 @@ PAGE = 200
 
 
 async def open_session(plane: ControlPlane, worker: str, request: OpenSession) -> Lease:
-    """A worker starts; what an earlier run of it held runs again at once."""
+    """A worker starts, or comes back: what it still holds goes on, the rest runs again at once.
+
+    Killed in between, what was taken over is lost with the new session's lease.
+    """
     await load_queues(plane, request.queues)
     id = random_id()
     await plane.queue.subscribe(subscriptions(id, request.pool, request.queues))
     earlier, _ = await SESSIONS.find(plane.store, queries.open_sessions_of(worker))
-    for stored in earlier:
-        await end_session(plane, stored.item.id, f"worker {worker} was started again")
+    drains = any(stored.item.wanted is Wanted.DRAIN for stored in earlier)
     now = plane.clock.now()
     session = Session(
         id=id,
@@ -38,6 +45,8 @@ async def open_session(plane: ControlPlane, worker: str, request: OpenSession) -
         queues=request.queues,
         slots=request.slots,
         resources=request.resources,
+        gpus=request.gpus,
+        wanted=Wanted.DRAIN if drains else Wanted.RUN,
         version=request.version,
         host=request.host,
         address=request.address,
@@ -47,11 +56,65 @@ async def open_session(plane: ControlPlane, worker: str, request: OpenSession) -
     )
     await plane.store.commit([SESSIONS.create(session)])
     plane.alarm(session.id, session.expires_at)
+    held = await _adopt(plane, session, request.holds)
+    for stored in earlier:
+        await end_session(plane, stored.item.id, f"worker {worker} was started again")
     return Lease(
         session=session,
         lease_seconds=plane.lease.total_seconds(),
         heartbeat_seconds=plane.heartbeat.total_seconds(),
+        held=held,
     )
+
+
+async def _adopt(plane: ControlPlane, session: Session, refs: Sequence[AttemptRef]) -> list[Held]:
+    held: list[Held] = []
+
+    async def adopt(ref: AttemptRef) -> None:
+        def decide(job: Job) -> Job:
+            now = plane.clock.now()
+            return lifecycle.adopted(job, ref.fence, session.worker, session.id, now)
+
+        with suppress(StaleFence, NotFound):
+            job = (await change_job(plane, ref.job_id, decide)).job.item
+            held.append(Held(job=job, output=await log_size(plane, job.id, ref.fence)))
+
+    await for_each(refs, adopt)
+    return held
+
+
+async def worker_status(plane: ControlPlane, name: str) -> WorkerStatus:
+    """A worker that is connected, and what it does. Raises `NotFound`."""
+    session = (await _open_session_of(plane, name)).item
+    (page, _), statistics = await asyncio.gather(
+        JOBS.find(plane.store, queries.held_by(session.id).page(1000, None)),
+        worker_statistics(plane, name),
+    )
+    return WorkerStatus(
+        session=session, jobs=[stored.item for stored in page], statistics=statistics
+    )
+
+
+async def order_worker(plane: ControlPlane, name: str, wanted: Wanted) -> Session:
+    """It hears so with its next exchange, at once when it is busy. Raises `NotFound`."""
+    for attempt in range(TRIES):
+        stored = await _open_session_of(plane, name)
+        ordered = stored.item.evolve(wanted=wanted)
+        try:
+            await plane.store.commit([SESSIONS.replace(stored, ordered)])
+        except PreconditionFailed:
+            await backoff(attempt)
+            continue
+        await tell_sessions(plane, {ordered.id})
+        return ordered
+    raise Contended(f"Worker {name}")
+
+
+async def _open_session_of(plane: ControlPlane, name: str) -> Stored[Session]:
+    found, _ = await SESSIONS.find(plane.store, queries.open_sessions_of(name))
+    if not found:
+        raise NotFound("connected worker", name, "See which are: xmcloud worker list")
+    return max(found, key=lambda stored: stored.item.opened_at)
 
 
 async def list_sessions(plane: ControlPlane) -> Sessions:

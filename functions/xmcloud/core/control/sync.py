@@ -7,11 +7,12 @@ from typing import TypeVar, cast
 
 from xmcloud.core import groups, lifecycle, queries
 from xmcloud.core.control.changing import apply_jobs, commit_jobs, load_group, spread
-from xmcloud.core.control.claims import Claimed, claim_jobs
+from xmcloud.core.control.claims import Claimed, claim_jobs, claim_only
 from xmcloud.core.control.gathering import kept_places
 from xmcloud.core.control.logs import log_key
 from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.control.sessions import held_session
+from xmcloud.core.control.statistics import keep_job_statistics, keep_worker_statistics
 from xmcloud.core.documents import JOBS, Stored
 from xmcloud.core.errors import (
     Contended,
@@ -21,7 +22,7 @@ from xmcloud.core.errors import (
     TooLarge,
     XmcloudError,
 )
-from xmcloud.core.models import Attempt, Job, Session
+from xmcloud.core.models import Attempt, Job, Session, Wanted
 from xmcloud.core.protocol import Problem
 from xmcloud.core.worker_protocol import (
     RESULTS_LIMIT,
@@ -29,6 +30,7 @@ from xmcloud.core.worker_protocol import (
     AttemptRef,
     Claim,
     Finished,
+    Measured,
     Output,
     Report,
     ReportResult,
@@ -57,6 +59,8 @@ async def sync(plane: ControlPlane, session_id: str, request: Sync) -> SyncAnswe
         _claim(plane, session, request.claim),
         _stops(plane, session, request.watch_stops),
     )
+    if request.statistics is not None:
+        await keep_worker_statistics(plane, session.worker, request.statistics)
     return SyncAnswer(
         lease_expires_at=session.expires_at,
         results=results,
@@ -64,6 +68,7 @@ async def sync(plane: ControlPlane, session_id: str, request: Sync) -> SyncAnswe
         queues=claimed.queues,
         reservations=[*forgotten.reservations, *claimed.reservations],
         stops=stops,
+        wanted=session.wanted,
     )
 
 
@@ -79,7 +84,11 @@ async def _all_done(
 
 
 async def _claim(plane: ControlPlane, session: Session, claim: Claim | None) -> Claimed:
-    return await claim_jobs(plane, session, claim) if claim else Claimed()
+    if claim is None or session.wanted is not Wanted.RUN:
+        return Claimed()
+    if claim.only is not None:
+        return await claim_only(plane, session, claim.only)
+    return await claim_jobs(plane, session, claim)
 
 
 async def _stops(plane: ControlPlane, session: Session, asked: bool) -> list[StopOrder]:
@@ -155,12 +164,10 @@ async def _round(
     plane: ControlPlane, session: str, news: dict[str, _News], ids: list[str]
 ) -> tuple[list[str], list[Stored[Job]]]:
     """Takes the news of these jobs; who lost a race is to be tried again, what changed told."""
-    outputs: list[Output] = []
+    blobs: list[Output | Measured] = []
     units = await _units(plane, news, ids)
-    changes = [_changes(plane, session, unit, news, outputs) for unit in units]
-    await asyncio.gather(
-        *(plane.blobs.put(log_key(o.job_id, o.fence, o.offset), o.data) for o in outputs)
-    )
+    changes = [_changes(plane, session, unit, news, blobs) for unit in units]
+    await asyncio.gather(*(_keep(plane, each) for each in blobs))
     singles = [found[0] for found in changes if len(found) == 1]
     applied = await apply_jobs(plane, singles) if singles else []
     done = [stored for stored in applied if stored is not None]
@@ -170,9 +177,16 @@ async def _round(
         done += together or []
         if together is None:
             lost += [stored.item.id for stored, _ in found if stored.item.id in news]
-    for output in outputs:
-        plane.signals.send(f"job/{output.job_id}")
+    for job in {each.job_id for each in blobs}:
+        plane.signals.send(f"job/{job}")
     return lost, done
+
+
+async def _keep(plane: ControlPlane, report: Output | Measured) -> None:
+    if isinstance(report, Output):
+        await plane.blobs.put(log_key(report.job_id, report.fence, report.offset), report.data)
+    else:
+        await keep_job_statistics(plane, report)
 
 
 async def _units(
@@ -202,11 +216,11 @@ def _changes(
     session: str,
     unit: list[Stored[Job]],
     news: dict[str, _News],
-    outputs: list[Output],
+    blobs: list[Output | Measured],
 ) -> list[tuple[Stored[Job], Job]]:
     """What the news of these jobs, and what that means for the others of the group, changes."""
     decided = [
-        _decide(plane, session, stored.item, news[stored.item.id], outputs)
+        _decide(plane, session, stored.item, news[stored.item.id], blobs)
         if stored.item.id in news
         else stored.item
         for stored in unit
@@ -215,7 +229,9 @@ def _changes(
     return [(s, job) for s, job in zip(unit, after, strict=True) if job != s.item]
 
 
-def _decide(plane: ControlPlane, session: str, job: Job, news: _News, outputs: list[Output]) -> Job:
+def _decide(
+    plane: ControlPlane, session: str, job: Job, news: _News, blobs: list[Output | Measured]
+) -> Job:
     """The job after all its reports that count; those that do not get their problem."""
     for index, report in news.reports:
         try:
@@ -223,8 +239,8 @@ def _decide(plane: ControlPlane, session: str, job: Job, news: _News, outputs: l
         except (StaleFence, TooLarge) as error:
             news.problems[index] = error
         else:
-            if isinstance(report, Output):
-                outputs.append(report)
+            if isinstance(report, Output | Measured):
+                blobs.append(report)
     return job
 
 
@@ -235,7 +251,7 @@ def _after(plane: ControlPlane, session: str, job: Job, report: Report) -> Job:
     now = plane.clock.now()
     match report:
         case Started():
-            return lifecycle.started(job, report.fence, now, min(report.at, now))
+            return lifecycle.started(job, report.fence, now, min(report.at, now), report.execution)
         case Finished():
             size = len(report.model_dump_json(include={"results"}))
             if size > RESULTS_LIMIT:
@@ -243,7 +259,7 @@ def _after(plane: ControlPlane, session: str, job: Job, report: Report) -> Job:
             return lifecycle.finished(
                 job, report.fence, report.outcome, report.reason, now, results=report.results
             )
-        case Output():
+        case Output() | Measured():
             return job
 
 

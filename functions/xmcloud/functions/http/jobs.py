@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from xmcloud.core.control import cloning, jobs, logs, pending, queues
+from xmcloud.core.control import cloning, jobs, logs, pending, queues, statistics
 from xmcloud.core.documents import JOBS
-from xmcloud.core.models import Experiment, Job
+from xmcloud.core.models import Experiment, Job, Statistics
 from xmcloud.core.protocol import (
     Act,
     CloneExperiment,
@@ -82,6 +82,18 @@ async def clone_job(
 ) -> Response:
     """A new experiment with this one job, as a draft."""
     return answer(await cloning.clone_job(plane, id, body, key), 201)
+
+
+@router.get("/{id}/statistics", response_model=Statistics)
+async def get_statistics(
+    plane: Plane,
+    id: JobId,
+    fence: Annotated[
+        int | None, Query(ge=1, le=10**9, description="The attempt; the newest by default.")
+    ] = None,
+) -> Response:
+    """What the processes of an attempt used; 404 where nothing was measured."""
+    return answer(await statistics.job_statistics(plane, id, fence))
 
 
 @router.get("/{id}/log", response_model=LogSlice)

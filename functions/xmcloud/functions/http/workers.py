@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from xmcloud.core.control import sessions, sync
-from xmcloud.core.models import Session
+from xmcloud.core.models import Session, Wanted
 from xmcloud.core.ports import Delivery, Message, Subscription
-from xmcloud.core.protocol import Sessions
+from xmcloud.core.protocol import Sessions, WorkerStatus
 from xmcloud.core.worker_protocol import (
     DeliveryRef,
     Lease,
@@ -35,11 +35,35 @@ async def list_workers(plane: Plane) -> Response:
     return answer(await sessions.list_sessions(plane))
 
 
+@router.get("/workers/{name}", response_model=WorkerStatus)
+async def get_worker(plane: Plane, name: Name) -> Response:
+    """A connected worker, what it runs, and what its machine used lately."""
+    return answer(await sessions.worker_status(plane, name))
+
+
+@router.post("/workers/{name}/drain", response_model=Session)
+async def drain_worker(plane: Plane, name: Name) -> Response:
+    """It finishes what runs and takes no more, until it is resumed."""
+    return answer(await sessions.order_worker(plane, name, Wanted.DRAIN))
+
+
+@router.post("/workers/{name}/resume", response_model=Session)
+async def resume_worker(plane: Plane, name: Name) -> Response:
+    """It takes jobs again."""
+    return answer(await sessions.order_worker(plane, name, Wanted.RUN))
+
+
+@router.post("/workers/{name}/stop", response_model=Session)
+async def stop_worker(plane: Plane, name: Name) -> Response:
+    """It stops its jobs gracefully, so that they run again elsewhere, and ends."""
+    return answer(await sessions.order_worker(plane, name, Wanted.STOP))
+
+
 @router.post("/workers/{name}/sessions", status_code=201, response_model=Lease)
 async def open_session(
     plane: Plane, name: Name, body: Annotated[OpenSession, examples.OPEN_SESSION]
 ) -> Response:
-    """A worker starts. Attempts of an earlier session of that name are lost and run again."""
+    """A worker starts. Of the attempts of its earlier session, those that it holds go on."""
     return answer(await sessions.open_session(plane, name, body), 201)
 
 
