@@ -14,7 +14,7 @@ import pytest
 from tests.support.attempt_api import AttemptApi, attempt_api
 from xmcloud.core.models import Outcome, ReasonCode
 from xmcloud.core.protocol import Problem
-from xmcloud.core.worker_protocol import Finished, Output, Started
+from xmcloud.core.worker_protocol import Finished, Output, Report, Started
 from xmcloud.xm_cloud.packaging import container_entrypoint
 from xmcloud.xm_cloud.packaging.container_entrypoint import UnknownName, bound, reports_here
 
@@ -190,7 +190,7 @@ def test_results_that_are_none_are_left_out(api: AttemptApi, written: str) -> No
 def test_an_end_that_is_refused_goes_again_without_results(api: AttemptApi) -> None:
     refusal = Problem(type="x", title="x", status=422, detail="too deep")
 
-    def objects(report: Started | Output | Finished) -> Problem | None:
+    def objects(report: Report) -> Problem | None:
         return refusal if isinstance(report, Finished) and report.results else None
 
     api.problem_of = objects
