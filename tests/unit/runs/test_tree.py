@@ -45,7 +45,7 @@ def edit(ann: Person, repository: Path) -> None:
             "train.py": lines + b"no newline at the end",
             "data.bin": bytes(reversed(range(256))) + b"\0\xff",
             "words.shout": b"LOUD\n",
-            "new/blob.bin": os.urandom(500),
+            "new/blob.bin": b"\0" + os.urandom(500),
             "new/grüße \" \\ 'x'.txt": "grüße\n".encode(),
             "new/with\nnewline": b"yes\n",
             "windows.txt": b"a\r\nb\r\n",
