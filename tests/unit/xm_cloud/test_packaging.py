@@ -1,6 +1,8 @@
 import hashlib
 import io
+import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from tests.support.build_service import MemoryBuildService
 from tests.support.tars import tarfile
 from xmcloud import xm
-from xmcloud.core.errors import InvalidInput
+from xmcloud.core.errors import InvalidInput, NotFound
 from xmcloud.core.specs import Binary, Command, Image, PythonSource
 from xmcloud.xm_cloud.executors import Kubernetes, Local, Overflow, Vertex, WorkerPool
 from xmcloud.xm_cloud.packaging.images import image_name
@@ -253,3 +255,19 @@ def test_names_of_images(name: str, made: str) -> None:
 def test_an_unknown_executor_spec_is_refused(tmp_path: Path, blobs: MemoryBuildService) -> None:
     with pytest.raises(Unsupported, match=r"Local\.Spec"):
         one(blobs, xm.binary(xm.ExecutorSpec(), str(program(tmp_path))))
+
+
+def test_interrupted_it_waits_for_nothing_that_is_under_way(code: Path) -> None:
+    answers, was_waited_for = threading.Event(), threading.Event()
+
+    class Silent(MemoryBuildService):
+        def has_blob(self, digest: str) -> bool:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            if not answers.wait(10):
+                was_waited_for.set()
+            raise NotFound("blob", digest)
+
+    with pytest.raises(KeyboardInterrupt):
+        package(Silent(), [xm.binary(WorkerPool.Spec(), str(program(code)))])
+    answers.set()
+    assert not was_waited_for.is_set()

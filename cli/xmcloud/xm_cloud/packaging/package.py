@@ -1,17 +1,19 @@
 """From executable specs to what workers and platforms can run."""
 
 import sys
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from threading import Semaphore
 from typing import NamedTuple
 
 from xmcloud import xm
 from xmcloud.core.errors import XmcloudError
 from xmcloud.core.specs import Executable, Image
+from xmcloud.xm_cloud.awaiting import in_thread
 from xmcloud.xm_cloud.executors import LocalSpec, WorkerPoolSpec
 from xmcloud.xm_cloud.packaging.bazel_targets import BazelOutputs, BazelTarget, target_of
 from xmcloud.xm_cloud.packaging.contexts import dockerfile_context, python_context
@@ -50,24 +52,30 @@ def package(
     """Packages in parallel and keeps the order; returns when what must be built was submitted.
 
     A dry run builds nothing on this machine. When all have ended, raises the first error in that
-    order.
+    order. Interrupted, it waits for none.
     """
     targets = [_target(packageable.executable_spec) for packageable in packageables]
     with ExitStack() as stack:
-        pool = stack.enter_context(ThreadPoolExecutor(PARALLEL))
+        turn = Semaphore(PARALLEL)
         packager = _Packager(service, stack, dry)
         from_bazel: list[_FromBazel] = []
         packaged: list[Future[Packaged]] = []
         for packageable, target in zip(packageables, targets, strict=True):
             if target is None or dry:
-                packaged.append(pool.submit(packager.package, packageable))
+                work = partial(packager.package, packageable)
+                packaged.append(in_thread(partial(_in_turn, turn, work), "xmcloud-package"))
             else:
                 from_bazel.append(_FromBazel(packageable, target, Future()))
                 packaged.append(from_bazel[-1].packaged)
         if from_bazel:
-            pool.submit(packager.package_from_bazel, from_bazel)
+            in_thread(partial(packager.package_from_bazel, from_bazel), "xmcloud-package")
         wait(packaged)
         return [future.result() for future in packaged]
+
+
+def _in_turn(turn: Semaphore, work: Callable[[], Packaged]) -> Packaged:
+    with turn:
+        return work()
 
 
 def _target(spec: xm.ExecutableSpec) -> BazelTarget | None:
