@@ -13,7 +13,7 @@ from xmcloud.core.control import claims, experiments, queues, sessions, sweep, s
 from xmcloud.core.control.free import Free
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.documents import Stored
-from xmcloud.core.errors import Unavailable
+from xmcloud.core.errors import StaleFence, Unavailable
 from xmcloud.core.lifecycle import CONFIRMED, UNCONFIRMED
 from xmcloud.core.models import Job, JobState, Session, Waiting
 from xmcloud.core.ports import Message, Query, Version, Write
@@ -42,6 +42,27 @@ def session_not_checked(patch: Patch) -> None:
         return right(plane, job.attempt.session if job.attempt else session, job, report)
 
     patch.setattr(sync, "_after", wrong)
+
+
+def anybody_takes_up_what_was_lost(patch: Patch) -> None:
+    """A worker that comes back goes on with what another one has by now."""
+
+    def wrong(job: Job, fence: int, worker: str, session: str, now: Any) -> Job:
+        attempt = job.attempts[-1]
+        again = attempt.evolve(session=session, finished_at=None, outcome=None, reason=None)
+        state = JobState.RUNNING if attempt.started_at else JobState.STARTING
+        return job.evolve(state=state, waiting=None, attempts=(*job.attempts[:-1], again))
+
+    patch.setattr(lifecycle, "adopted", wrong)
+
+
+def what_comes_back_is_lost(patch: Patch) -> None:
+    """What a worker still has is given to others when it opens a session."""
+
+    def wrong(job: Job, fence: int, *_: object) -> Job:
+        raise StaleFence(job.id, fence, "nothing goes on")
+
+    patch.setattr(lifecycle, "adopted", wrong)
 
 
 def lease_holds_at_its_end(patch: Patch) -> None:
@@ -201,6 +222,8 @@ def sweep_publishes_nothing(patch: Patch) -> None:
 FAULTS: list[Callable[[Patch], None]] = [
     fence_not_checked,
     session_not_checked,
+    anybody_takes_up_what_was_lost,
+    what_comes_back_is_lost,
     lease_holds_at_its_end,
     sweep_comes_an_instant_late,
     requeued_without_permit,

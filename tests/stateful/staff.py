@@ -13,9 +13,17 @@ from tests.stateful.worker import Worker, exchange, settle
 from tests.support.planes import LEASE
 from xmcloud.core.control import sessions
 from xmcloud.core.errors import LeaseLost
-from xmcloud.core.models import Outcome, Reason, ReasonCode
+from xmcloud.core.models import JobState, Outcome, Reason, ReasonCode
 from xmcloud.core.ports import Delivery
-from xmcloud.core.worker_protocol import Claim, Finished, Output, Report, Started, SyncAnswer
+from xmcloud.core.worker_protocol import (
+    AttemptRef,
+    Claim,
+    Finished,
+    Output,
+    Report,
+    Started,
+    SyncAnswer,
+)
 
 BACKOFF = 10.0
 
@@ -40,7 +48,42 @@ class Staff(Base):
         lease = self.run(sessions.open_session(self.plane, worker.name, worker.request))
         self.opened(worker, lease.session.id)
 
-    def opened(self, worker: Worker, session: str) -> None:
+    @precondition(lambda self: self.history)
+    @rule(data=st.data())
+    def come_back(self, data: st.DataObject) -> None:
+        """With attempts that it had, over long ago or not: those go on that nobody else has."""
+        worker = self.some_worker(data, self.workers)
+        names = {s: name for s, name in self.owners.items() if name == worker.name}
+        own = [(job, fence) for job, fence, session in self.history if session in names]
+        chosen = data.draw(st.sets(st.sampled_from(own[-8:]), max_size=4)) if own else set()
+        goes_on = [each for each in sorted(chosen) if self.may_go_on(*each, worker)]
+        worker.crash()
+        while goes_on and not worker.has_room_for([self.jobs[job] for job, _ in goes_on]):
+            chosen.discard(goes_on.pop())
+        refs = tuple(AttemptRef(job_id=job, fence=fence) for job, fence in sorted(chosen))
+        request = worker.request.evolve(holds=refs)
+        lease = self.run(sessions.open_session(self.plane, worker.name, request))
+        self.opened(worker, lease.session.id, goes_on)
+        worker.running = {held.job.id: held.job for held in lease.held}
+        assert sorted((held.job.id, held.job.fence) for held in lease.held) == goes_on
+
+    def may_go_on(self, id: str, fence: int, worker: Worker) -> bool:
+        """It holds it still, or lost it and the job waits since."""
+        holder, job = self.ledger.holders.get(id), self.jobs[id]
+        if holder is not None:
+            return holder[0] == fence and self.owners[holder[1]] == worker.name
+        last = job.attempts[-1] if job.attempts else None
+        given_up = last is not None and (last.fence, last.outcome) == (fence, Outcome.LOST)
+        return job.state is JobState.QUEUED and given_up
+
+    def opened(self, worker: Worker, session: str, goes_on: Sequence[Attempt] = ()) -> None:
+        for id, fence in goes_on:
+            if id not in self.ledger.holders:
+                began = self.jobs[id].attempts[-1].started_at is not None
+                self.ledger.expected[id] = JobState.RUNNING if began else JobState.STARTING
+                self.freed.add(id)
+            self.ledger.holders[id] = (fence, session)
+            self.history.append((id, fence, session))
         for earlier, name in self.owners.items():
             if name == worker.name and earlier in self.ledger.leases:
                 self.ledger.session_ended(earlier, self.jobs)
@@ -124,10 +167,17 @@ class Staff(Base):
         self.settled(worker, session, reports, answer, stops)
         return answer
 
-    def heard(self, worker: Worker, session: str, answer: SyncAnswer, stops: set[Attempt]) -> None:
+    def heard(
+        self,
+        worker: Worker,
+        session: str,
+        answer: SyncAnswer,
+        stops: set[Attempt],
+        reported: set[Attempt],
+    ) -> None:
         """`session` is the one that asked; meanwhile the worker may have begun another.
 
-        `stops` are the attempts that were to be stopped when it asked. What is reported or asked
+        `stops` are the attempts that were to be stopped when it asked. What is `reported` or asked
         for during the exchange may be told or not.
         """
         for job in answer.jobs:
@@ -142,7 +192,8 @@ class Staff(Base):
         if session not in self.ledger.leases:
             return
         now = self.ledger.stops_of(session)
-        assert stops & now <= {(order.job_id, order.fence) for order in answer.stops} <= stops | now
+        told = {(order.job_id, order.fence) for order in answer.stops}
+        assert stops & now <= told <= stops | now | reported
         self.ledger.leases[session] = answer.lease_expires_at
         worker.learn(answer)
 
@@ -192,7 +243,8 @@ class Staff(Base):
             elif isinstance(report, Finished):
                 self.ledger.attempt_ended(self.jobs[report.job_id], report.outcome)
                 worker.gave_back(report.job_id)
-        self.heard(worker, session, answer, stops)
+        reported = {(report.job_id, report.fence) for report in reports}
+        self.heard(worker, session, answer, stops, reported)
 
     async def sync_in_race(
         self, worker: Worker, *reports: Report, claim: Claim | None = None

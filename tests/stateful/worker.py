@@ -1,6 +1,7 @@
 """A worker's half of the permit protocol, without processes."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -39,6 +40,14 @@ class Worker:
     def crash(self) -> None:
         self.session, self.running = None, {}
         self.hungry, self.short, self.in_doubt = True, False, False
+
+    def has_room_for(self, jobs: Sequence[Job]) -> bool:
+        """Besides nothing else."""
+        used: Counter[str] = Counter()
+        for job in jobs:
+            used.update(job.spec.resources)
+        fits = all(n <= self.resources.get(name, 0) for name, n in used.items())
+        return fits and len(jobs) <= self.slots
 
     def gave_back(self, job: str) -> None:
         """What did not fit before may fit now."""
