@@ -4,8 +4,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 packages=(
-  bazel-bootstrap bazel-rules-java docker-registry docker.io g++ git git-lfs mmdebstrap
-  openssh-client openssh-server openssl
+  bazel-bootstrap bazel-rules-java docker-registry docker.io g++ git git-lfs iproute2 mmdebstrap
+  openssh-client openssh-server openssl systemd
 )
 
 missing=()
