@@ -10,7 +10,8 @@ import click
 
 from xmcloud.cli.messages import say
 from xmcloud.cli.tables import print_json, print_table
-from xmcloud.xm_cloud.planning.plan import MASKED, Plan, PlannedJob
+from xmcloud.xm_cloud.masking import MASKED
+from xmcloud.xm_cloud.planning.plan import Plan, PlannedJob
 from xmcloud.xm_cloud.times import duration
 
 COLUMNS = (

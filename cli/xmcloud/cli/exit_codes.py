@@ -8,6 +8,8 @@ from xmcloud.core.errors import XmcloudError
 class ExitCode(IntEnum):
     OK = 0
     JOB_FAILED = 1
+    DIFFERENT = 1
+    UNWELL = 1
     USAGE = 2
     REFUSED = 3
     UNREACHABLE = 4
@@ -17,7 +19,10 @@ class ExitCode(IntEnum):
 
 MEANINGS = {
     ExitCode.OK: "done",
-    ExitCode.JOB_FAILED: "a job failed or was stopped (run: the status of the command itself)",
+    ExitCode.JOB_FAILED: (
+        "a job failed or was stopped (run: the status of the command itself); "
+        "diff, repro: something differs; doctor: something failed"
+    ),
     ExitCode.USAGE: "the command line is wrong, or a value on it is",
     ExitCode.REFUSED: "not found, ambiguous, or not possible in this state",
     ExitCode.UNREACHABLE: "the control plane does not answer, or cannot do its work",

@@ -158,7 +158,7 @@ class Client:
     def clone_experiment(
         self, id: str, clone: CloneExperiment, key: str | None = None
     ) -> Experiment:
-        """A new experiment with the same jobs, as drafts."""
+        """A new experiment with the same jobs but for the changes: drafts, or in a queue."""
         return self._create(Experiment, f"/v1/experiments/{_part(id)}/clone", clone, key)
 
     def stop_experiment(self, id: str, stop: Stop) -> Acted:
@@ -186,7 +186,7 @@ class Client:
         return self._edit(Job, f"/v1/jobs/{_part(id)}", edit)
 
     def clone_job(self, id: str, clone: CloneExperiment, key: str | None = None) -> Experiment:
-        """A new experiment with that one job, as a draft."""
+        """A new experiment with that job and its group: drafts, or in a queue."""
         return self._create(Experiment, f"/v1/jobs/{_part(id)}/clone", clone, key)
 
     def stop_job(self, id: str, stop: Stop) -> Job:

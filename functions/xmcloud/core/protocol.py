@@ -23,7 +23,9 @@ from xmcloud.core.models import (
     Session,
     Statistics,
 )
-from xmcloud.core.names import Id, Slug, Title
+from xmcloud.core.names import Id, Slug, Text, Title
+from xmcloud.core.repositories import Commit, Requirements
+from xmcloud.core.requirements import Requirement
 from xmcloud.core.specs import JobSpec
 
 BATCH_LIMIT = 400
@@ -172,13 +174,29 @@ class EditJob(Model):
 
 
 class CloneExperiment(Model):
-    """What the copy is called, and the flags that differ in it."""
+    """What the copy is called, and what differs in it.
+
+    Each change is made in all jobs that it fits, and refused if there are none.
+    """
 
     title: Title | None = None
     creator: Title = "unknown"
     arguments: dict[str, Json] = Field(
         {}, description="Flags whose value replaces that of the original.", examples=[{"lr": 0.01}]
     )
+    commit: Commit | None = Field(
+        None, description="Of jobs from git; what was not committed, or not pushed, is left out."
+    )
+    image: Annotated[Text, Field(min_length=1)] | None = Field(
+        None, description="Of jobs that run an image."
+    )
+    requirements: Requirements | None = Field(
+        None, description="Of jobs made of Python code: the whole list, in place of theirs."
+    )
+    packages: Annotated[tuple[Requirement, ...], Field(max_length=1000)] = Field(
+        (), description="Lines that replace those of the same package, or are added."
+    )
+    queue: Slug | None = Field(None, description="Where the jobs wait; null makes drafts.")
 
 
 class Act(Model):

@@ -21,7 +21,7 @@ from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
 from xmcloud.core.builds import Build
 from xmcloud.core.clock import SystemClock
 from xmcloud.core.control.plane import ControlPlane, Target
-from xmcloud.core.models import Job
+from xmcloud.core.models import Execution, Job
 from xmcloud.core.platforms import BuilderJob, BuilderState
 from xmcloud.core.worker_protocol import Lease, Pulled, SyncAnswer
 from xmcloud.functions.http.app import create_app
@@ -91,6 +91,7 @@ class End:
     message: str = "exited"
     results: dict[str, JsonValue] = field(default_factory=dict)
     output: str = ""
+    execution: Execution | None = None
 
 
 class Worker:
@@ -147,7 +148,8 @@ def _reports(job: Job, end: End | None) -> Iterator[dict[str, Any]]:
     from base64 import b64encode
 
     attempt = {"job_id": job.id, "fence": job.fence}
-    yield {"event": "started", **attempt, "at": datetime.now(UTC).isoformat()}
+    ran = end.execution.model_dump() if end and end.execution else None
+    yield {"event": "started", **attempt, "at": datetime.now(UTC).isoformat(), "execution": ran}
     if end is None:
         return
     if end.output:

@@ -1,7 +1,6 @@
 """What a launch would run, where, and for how much."""
 
 import datetime
-import re
 from collections.abc import Callable
 
 from xmcloud.core.arguments import command_line, render
@@ -21,6 +20,7 @@ from xmcloud.core.specs import (
     VertexOptions,
 )
 from xmcloud.xm_cloud.executors import VERTEX
+from xmcloud.xm_cloud.masking import masked
 from xmcloud.xm_cloud.packaging.planned import OURS
 from xmcloud.xm_cloud.planning.prices import Prices, list_prices
 from xmcloud.xm_cloud.planning.recorder import Recorder
@@ -30,9 +30,6 @@ EXPERIMENT = "EXPERIMENT"
 
 ENTRYPOINT = "ENTRYPOINT"
 """Stands for what an image declares to run."""
-
-MASKED = "***"
-_SECRET = re.compile(r"TOKEN|SECRET|KEY|PASSWORD", re.IGNORECASE)
 
 
 class PlannedJob(Model):
@@ -103,7 +100,7 @@ def _planned(
         unit=job.unit,
         name=named(job.name),
         argv=tuple(map(named, _argv(spec))),
-        environment={name: _shown(name, named(text)) for name, text in spec.environment.items()},
+        environment={name: masked(name, named(text)) for name, text in spec.environment.items()},
         image=_image(spec, builds),
         queue=job.queue,
         pool=spec.pool,
@@ -123,10 +120,6 @@ def _renamer(names: dict[str, str]) -> Callable[[str], str]:
         return text
 
     return named
-
-
-def _shown(name: str, value: str) -> str:
-    return MASKED if _SECRET.search(name) else value
 
 
 def target_of(spec: JobSpec) -> str:

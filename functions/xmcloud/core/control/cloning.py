@@ -1,10 +1,10 @@
-"""Making the same experiments and jobs again, with some flags changed."""
+"""Making the same experiments and jobs again, with some things changed."""
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from pydantic import JsonValue
-
 from xmcloud.core.control.changing import load_unit
+from xmcloud.core.control.content import content_key, put_content
 from xmcloud.core.control.experiments import (
     Entry,
     Unit,
@@ -14,24 +14,27 @@ from xmcloud.core.control.experiments import (
     job_pages,
 )
 from xmcloud.core.control.plane import ControlPlane
+from xmcloud.core.control.queues import require_queues
 from xmcloud.core.documents import EXPERIMENTS
-from xmcloud.core.errors import InvalidInput
-from xmcloud.core.models import Experiment, Job
+from xmcloud.core.models import Auxiliary, Experiment, Job
+from xmcloud.core.overrides import check, generated_script, overridden
+from xmcloud.core.patches import carried
 from xmcloud.core.protocol import BATCH_LIMIT, CloneExperiment, NewExperiment
-from xmcloud.core.specs import Argument, JobSpec
+from xmcloud.core.runs import for_anyone
+from xmcloud.core.specs import GitSource, JobSpec
 
 
 async def clone_experiment(
     plane: ControlPlane, id: str, request: CloneExperiment, key: str
 ) -> Experiment:
-    """A new experiment whose jobs are drafts with the same definitions."""
+    """A new experiment whose jobs have the same definitions, but for what the request changes."""
     original = (await EXPERIMENTS.get(plane.store, id)).item
     jobs = [stored.item async for page in job_pages(plane, id) for stored in page]
     return await _clone(plane, original, jobs, request, key)
 
 
 async def clone_job(plane: ControlPlane, id: str, request: CloneExperiment, key: str) -> Experiment:
-    """A new experiment with that job, and its group, as drafts."""
+    """A new experiment with that job, and its group."""
     unit = [stored.item for stored in await load_unit(plane, id)]
     original = (await EXPERIMENTS.get(plane.store, unit[0].experiment_id)).item
     return await _clone(plane, original, unit, request, key)
@@ -44,10 +47,14 @@ async def _clone(
     request: CloneExperiment,
     key: str,
 ) -> Experiment:
+    check(request, [job.spec for job in jobs])
+    if request.queue is not None:
+        await require_queues(plane, [request.queue])
+    specs = await _definitions(plane, jobs, request)
     units: dict[int, list[Job]] = {}
     for job in jobs:
         units.setdefault(job.unit, []).append(job)
-    copies = [_copy(unit, request.arguments) for unit in units.values()]
+    copies = [_copy(unit, specs, request.queue) for unit in units.values()]
     new = NewExperiment(
         title=request.title or original.title,
         creator=request.creator,
@@ -61,32 +68,40 @@ async def _clone(
     return (await EXPERIMENTS.get(plane.store, made.id)).item
 
 
-def _copy(unit: Sequence[Job], changes: Mapping[str, JsonValue]) -> Unit:
-    """A group in its order; a flag changes in those of its jobs that have it."""
+async def _definitions(
+    plane: ControlPlane, jobs: Sequence[Job], request: CloneExperiment
+) -> dict[str, JobSpec]:
+    """Those of the copies, by the id of the original."""
+    diffs: dict[tuple[str, str], str | None] = {}
+    for source in (job.spec.executable for job in jobs) if request.commit else ():
+        if isinstance(source, GitSource) and source.diff:
+            script = generated_script(source)
+            if (source.diff, script) not in diffs:
+                diffs[source.diff, script] = await _carried(plane, source.diff, script)
+    return {job.id: overridden(for_anyone(job.spec), request, diffs) for job in jobs}
+
+
+async def _carried(plane: ControlPlane, diff: str, script: str) -> str | None:
+    """The digest of what of the diff is needed at every commit."""
+    kept = carried(await plane.blobs.get(content_key(diff)), script)
+    if not kept:
+        return None
+    digest = hashlib.sha256(kept).hexdigest()
+    await put_content(plane, digest, kept)
+    return digest
+
+
+def _copy(unit: Sequence[Job], specs: Mapping[str, JobSpec], queue: str | None) -> Unit:
+    """A group in its order."""
     by_id = {job.id: job for job in unit}
-    entries = []
-    for job in (by_id[id] for id in unit[0].members if id in by_id):
-        others = {a.name for each in unit if each is not job for a in each.spec.arguments}
-        own = {a.name for a in job.spec.arguments}
-        mine = {n: value for n, value in changes.items() if n in own or n not in others}
-        entries.append(Entry(job.name, with_arguments(job.spec, mine), None, job.id))
-    return Unit(entries, unit[0].auxiliary)
+    ordered = [by_id[id] for id in unit[0].members if id in by_id]
+    entries = [Entry(job.name, specs[job.id], queue, job.id) for job in ordered]
+    return Unit(entries, _fresh(unit[0].auxiliary))
 
 
-def with_arguments(spec: JobSpec, changes: Mapping[str, JsonValue]) -> JobSpec:
-    """The definition with the values of some flags replaced. Raises `InvalidInput`."""
-    known = [argument.name for argument in spec.arguments if argument.name is not None]
-    for name, value in changes.items():
-        if name not in known:
-            flags = ", ".join(known) or "none: its arguments are positional"
-            raise InvalidInput("arguments", {name: value}, f"a flag of the job ({flags})")
-    replaced = tuple(
-        Argument(name=argument.name, value=changes[argument.name])
-        if argument.name is not None and argument.name in changes
-        else argument
-        for argument in spec.arguments
-    )
-    return spec.evolve(arguments=replaced)
+def _fresh(auxiliary: Auxiliary | None) -> Auxiliary | None:
+    """The units that this one helps have not ended."""
+    return auxiliary.evolve(ends_at=None) if auxiliary else None
 
 
 def _batches(units: Sequence[Unit]) -> Iterator[tuple[int, list[Unit]]]:

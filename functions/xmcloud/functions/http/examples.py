@@ -97,7 +97,13 @@ NEW_UNITS = body(
 NEW_BUILD = body(
     an_image=NewBuild(spec=BuildSpec(archive="0123456789abcdef" * 4, name="digits"), by="ada")
 )
-CLONE = body(with_another_flag=CloneExperiment(creator="ada", arguments={"lr": 0.001}))
+CLONE = body(
+    with_another_flag=CloneExperiment(creator="ada", arguments={"lr": 0.001}),
+    at_another_commit=CloneExperiment(
+        creator="ada", commit="0123456789abcdef0123456789abcdef01234567", queue="high"
+    ),
+    with_another_package=CloneExperiment(creator="ada", packages=("numpy==2.2.0",)),
+)
 ACT = body(who_asks=Act(by="ada"))
 ENQUEUE = body(in_a_queue=Enqueue(by="ada", queue="high"))
 STOP = body(with_a_reason=Stop(by="ada", message="the loss diverged", outcome=Outcome.FAILED))

@@ -111,7 +111,7 @@ async def clone_experiment(
     body: Annotated[CloneExperiment, examples.CLONE],
     key: IdempotencyKey,
 ) -> Response:
-    """A new experiment with the same definitions, as drafts."""
+    """A new experiment with the same definitions but for the changes: drafts, or in a queue."""
     return answer(await cloning.clone_experiment(plane, id, body, key), 201)
 
 

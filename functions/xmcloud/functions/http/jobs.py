@@ -80,7 +80,7 @@ async def move_job(plane: Plane, id: JobId, body: Annotated[Move, examples.MOVE]
 async def clone_job(
     plane: Plane, id: JobId, body: Annotated[CloneExperiment, examples.CLONE], key: IdempotencyKey
 ) -> Response:
-    """A new experiment with this one job, as a draft."""
+    """A new experiment with this job and its group: drafts, or in a queue."""
     return answer(await cloning.clone_job(plane, id, body, key), 201)
 
 
