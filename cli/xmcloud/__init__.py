@@ -19,11 +19,12 @@ if "XMCLOUD_ARGUMENTS" in os.environ:
     hand_over()
 
 
-def init(title: str = "", project: str = "") -> "Run":
+def init(title: str = "", project: str = "", *, output: bool = True) -> "Run":
     """Records this process as an experiment, or joins the job whose process it is.
 
-    Returns at once; what can go wrong is said on stderr, and the script goes on.
+    `output` says whether what the script prints is recorded too. Returns at once; what can go
+    wrong is said on stderr, and the script goes on.
     """
     from xmcloud.runs.starting import start
 
-    return start(title, project)
+    return start(title, project, output)

@@ -1,5 +1,6 @@
 """Two lines in a plain script: what it did is an experiment, which runs again elsewhere."""
 
+import json
 import os
 import re
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.e2e.stack import Stack, lives, until
@@ -29,6 +31,7 @@ for step in range(100): run.log(step, loss=1 / (step + 1))
 run.summary["best"] = 0.01
 run.artifact("data", "data.bin")
 run.text("note", "hello")
+run.input("numbers", "data.bin")
 print(helper.WHO, vars(parser.parse_args()), len(pathlib.Path("data.bin").read_bytes()))
 """
 
@@ -38,6 +41,7 @@ import xmcloud
 run = xmcloud.init()
 config = run.parameters({"lr": 0.1, "one": "1", "nothing": None, "names": [None], "on": False})
 run.log(loss=0.5)
+print("waits")
 pathlib.Path(sys.argv[1]).write_text(f"{os.getpid()}\\n")
 while not pathlib.Path("go").exists(): time.sleep(0.02)
 print("then")
@@ -99,11 +103,9 @@ def test_a_script_is_captured_and_runs_again_with_other_parameters(
     ]
     assert job.results["summary"] == {"best": 0.01}
     assert job.results["series"] == {"loss": {"last": 0.01, "min": 0.01, "max": 1.0, "count": 100}}
-    blobs = job.results["blobs"]
-    assert isinstance(blobs, dict)
-    data = embedded.client.get_blob(str(blobs["data"]))
-    assert data == (repository / "data.bin").read_bytes()
-    assert embedded.client.get_blob(str(blobs["note"])) == b"hello"
+    data = (repository / "data.bin").read_bytes()
+    assert_stored(embedded.client, job, {"data": data, "note": b"hello", "inputs/numbers": data})
+    assert said in embedded.whole_log(job).decode()
     source = job.spec.executable
     assert isinstance(source, GitSource)
     assert (source.directory, source.entrypoint) == (".", ("python", "train.py"))
@@ -116,8 +118,19 @@ def test_a_script_is_captured_and_runs_again_with_other_parameters(
     (rerun,) = embedded.ended(again)
     log = embedded.whole_log(rerun).decode()
     assert rerun.state is JobState.COMPLETED, log
-    assert rerun.results["summary"] == {"best": 0.01}
+    assert_stored(embedded.client, rerun, {"data": data, "note": b"hello", "inputs/numbers": data})
+    assert [rerun.results[n] for n in ("summary", "series")] == [
+        job.results[n] for n in ("summary", "series")
+    ]
     assert "edited {'lr': 0.25, 'resume': False, 'name': None} 3000\n" in log
+
+
+def assert_stored(client: Client, job: Job, files: dict[str, bytes]) -> None:
+    blobs = job.results["blobs"]
+    assert isinstance(blobs, dict)
+    assert blobs.keys() == {*files, "points", "names"}
+    for name, content in files.items():
+        assert client.get_blob(str(blobs[name])) == content
 
 
 def assert_the_same_tree(
@@ -153,6 +166,7 @@ def test_how_a_script_ends_is_how_its_job_ends(
 
     write(folder, {"gate.py": GATE})
     stopped = started(embedded, ann, folder, "one")
+    until(lambda: b"waits\n" in embedded.whole_log(stopped.job), "what it printed is known")
     embedded.client.stop_job(stopped.job.id, Stop(by="ann"))
     assert stopped.process.wait(60) == -signal.SIGTERM
     (job,) = embedded.ended(stopped.job.experiment_id)
@@ -167,7 +181,44 @@ def test_how_a_script_ends_is_how_its_job_ends(
     assert job.state is JobState.FAILED
     assert "without a word" in job.reason.message
     assert len(job.attempts) == 1
+    assert b"waits\n" in embedded.whole_log(job)
     assert job.results["series"] == {"loss": {"last": 0.5, "min": 0.5, "max": 0.5, "count": 1}}
+
+
+def test_what_a_run_left_is_recovered_when_its_reporter_died_too(
+    embedded: Stack, ann: Person, tmp_path: Path
+) -> None:
+    embedded.up()
+    folder = tmp_path / "plain"
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    embedded.environment["TMPDIR"] = str(temporary)
+    write(folder, {"gate.py": GATE, "quick.py": b"import xmcloud\nxmcloud.init()\n"})
+    dead = started(embedded, ann, folder, "one")
+    (reporter,) = reporters(temporary)
+    reporter.kill()
+    alive = script(embedded, ann, folder, "quick.py")
+    assert "left behind" not in alive.stderr
+    dead.process.kill()
+    dead.process.wait(60)
+    done = script(embedded, ann, folder, "quick.py")
+    said = re.search(r"of experiment (\w+), what was left .* stored: blob (\w+)", done.stderr)
+    assert said, done.stderr
+    assert said[1] == dead.job.experiment_id
+    results = json.loads(embedded.client.get_blob(said[2]))
+    assert results["series"]["loss"]["count"] == 1
+    assert said[2] in embedded.client.experiment(said[1]).experiment.notes
+    assert list(temporary.glob("xmcloud-run-*")) == []
+
+
+def reporters(temporary: Path) -> list[psutil.Process]:
+    """Those of scripts whose temporary folder that is."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline", "environ"])
+        if "xmcloud.runs.reporter" in (process.info["cmdline"] or ())
+        and process.info["environ"].get("TMPDIR") == str(temporary)
+    ]
 
 
 def test_a_run_is_recorded_while_its_queue_is_paused(

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from xmcloud.runs.spool import new_place
-
 
 @dataclass(slots=True)
 class Facts:
@@ -25,12 +23,13 @@ class Facts:
     original: list[str]
     path: list[str]
     spool: str
+    output: str
     notebook: str = ""
     cells: list[str] = field(default_factory=list)
 
 
-def facts(title: str, project: str) -> Facts:
-    """Of this process, now."""
+def facts(title: str, project: str, spool: str, output: str) -> Facts:
+    """Of this process, now; `spool` is where it leaves what it makes, `output` what it prints."""
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     module = spec.name.removesuffix(".__main__") if spec is not None else ""
@@ -47,7 +46,8 @@ def facts(title: str, project: str) -> Facts:
         arguments=sys.argv[1:] if not cells else [],
         original=list(sys.orig_argv),
         path=list(sys.path),
-        spool=new_place(),
+        spool=spool,
+        output=output,
         notebook=notebook,
         cells=cells,
     )

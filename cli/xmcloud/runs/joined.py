@@ -5,18 +5,21 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from xmcloud.core.outputs import fitting
 from xmcloud.runs import parsers
-from xmcloud.runs.arguments import Argument, plain, words
+from xmcloud.runs.arguments import Argument, words
 from xmcloud.runs.link import say
-from xmcloud.runs.spool import fitting, remove, series_in
+from xmcloud.runs.spool import remove
 
 ARGUMENTS = "XMCLOUD_ARGUMENTS"
 """The job's arguments, as a JSON array of names and values; set by the worker."""
 
 OWN_PARAMETERS = "XMCLOUD_PARAMETERS"
 """Names of those that no command line knows: `run.parameters` has them. Set by the capture."""
+
+EVERYWHERE = {"/": Path("/")}
+"""Event files may lie anywhere on the machine that the script itself runs on."""
 
 
 def arguments(environ: Mapping[str, str]) -> list[Argument]:
@@ -36,16 +39,20 @@ def hand_over() -> None:
     parsers.watch(parsed, lambda _: None)
 
 
-def leave_results(place: str, summary: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-    """Where the worker looks for them, beside what the script wrote there itself."""
-    own = {"summary": plain(dict(summary)), "series": series_in(place)}
-    remove(place)
-    found = {name: values for name, values in own.items() if values}
+def leave_results(place: str, environ: Mapping[str, str]) -> None:
+    """Where nobody takes outputs: the glance, beside what the script wrote as results itself."""
+    from tempfile import TemporaryDirectory
+
+    from xmcloud.xm_cloud.left_behind import left_behind
+
     file = environ.get("XMCLOUD_RESULTS")
-    if not found or not file:
-        return
-    path = Path(file)
     try:
+        with TemporaryDirectory() as stage:
+            found = left_behind(Path(place), EVERYWHERE, Path(stage)).results
+        remove(place)
+        if not found or not file:
+            return
+        path = Path(file)
         before = json.loads(path.read_bytes()) if path.exists() else {}
         path.write_text(json.dumps(fitting({**before, **found})), encoding="utf-8")
     except (OSError, ValueError) as error:

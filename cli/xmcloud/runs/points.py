@@ -1,45 +1,33 @@
 """Series of numbers in a file that outlives the process. Standard library alone.
 
-A record has 32 bytes: step, value, time, and last the number of its series, so that one which was
-not written whole counts as none. The file is mapped into memory: what was logged is in the page
-cache when `log` returns, and a process that is killed loses nothing.
+The file is mapped into memory: what was logged is in the page cache when `log` returns, and a
+process that is killed loses nothing.
 """
 
 import itertools
 import json
-import math
 import mmap
 import os
-import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
-_RECORD = struct.Struct("<qddq")
+from xmcloud.core.series import NAMES, POINTS
+from xmcloud.core.series import RECORD as _RECORD
+
 _BITS = 15
 _CHUNK = _RECORD.size << _BITS
 _MASK = (1 << _BITS) - 1
-
-POINTS, NAMES = "points", "names"
-
-
-class Series(TypedDict):
-    """What is known of one series at a glance. NaN and infinities are text."""
-
-    last: float | str
-    min: float | str
-    max: float | str
-    count: int
 
 
 class Points:
     """Appends to two files of a folder; any thread may log."""
 
     def __init__(self, folder: Path) -> None:
-        self._points = os.open(folder / POINTS, os.O_RDWR | os.O_CREAT, 0o600)
-        self._names = os.open(folder / NAMES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._points = os.open(folder / POINTS, os.O_RDWR | os.O_CREAT, 0o644)
+        self._names = os.open(folder / NAMES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._ids: dict[str, int] = {}
         self._maps: list[mmap.mmap] = []
         self._slots, self._steps = itertools.count(), itertools.count()
@@ -80,41 +68,3 @@ def _zeros(file: int, start: int) -> None:
     done = 0
     while done < _CHUNK:
         done += os.pwrite(file, bytes(_CHUNK - done), start + done)
-
-
-def records(folder: Path) -> Iterator[tuple[str, int, float, float]]:
-    """Series, step, value and time of each point, in the order in which they were logged."""
-    names = [json.loads(line) for line in (folder / NAMES).read_bytes().splitlines()]
-    with (folder / POINTS).open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            for step, value, at, number in _RECORD.iter_unpack(chunk):
-                if number:
-                    yield names[number - 1], step, value, at
-
-
-def glance(folder: Path) -> dict[str, Series]:
-    """Of each series, in the order in which they began."""
-    found: dict[str, list[float]] = {}
-    for name, _, value, _ in records(folder):
-        if (seen := found.get(name)) is None:
-            found[name] = [value, value, value, 1]
-        else:
-            seen[0] = value
-            seen[1], seen[2] = _lower(seen[1], value), _higher(seen[2], value)
-            seen[3] += 1
-    return {
-        name: Series(last=_json(last), min=_json(low), max=_json(high), count=int(count))
-        for name, (last, low, high, count) in found.items()
-    }
-
-
-def _lower(seen: float, value: float) -> float:
-    return value if value < seen or math.isnan(seen) else seen
-
-
-def _higher(seen: float, value: float) -> float:
-    return value if value > seen or math.isnan(seen) else seen
-
-
-def _json(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)

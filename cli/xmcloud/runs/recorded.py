@@ -1,5 +1,6 @@
 """A run as the control plane knows it: an experiment with one job, held by a session."""
 
+import base64
 import shlex
 import socket
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from xmcloud.core.worker_protocol import (
     Finished,
     Lease,
     OpenSession,
+    Output,
     Report,
     Started,
     Sync,
@@ -36,6 +38,7 @@ from xmcloud.core.worker_protocol import (
 from xmcloud.runs.capture.source import Captured
 from xmcloud.runs.facts import Facts
 from xmcloud.runs.joined import OWN_PARAMETERS
+from xmcloud.runs.printed import Printed
 from xmcloud.runs.session import RunClient
 from xmcloud.runs.story import Ended, Story
 from xmcloud.xm_cloud.identity import user
@@ -102,10 +105,26 @@ class Recorded:
             return self.exchange()
         return answer
 
-    def finish(self, ended: Ended, results: dict[str, JsonValue]) -> None:
-        """Tells how it ended, also of a job that could not be taken since its queue is paused."""
+    def tell(self, printed: Printed) -> SyncAnswer:
+        """A heartbeat, with a piece of what was printed."""
+        offset, data = printed.piece()
+        if self._fence is None or not data:
+            return self.exchange()
+        encoded = base64.b64encode(data)
+        output = Output(job_id=self.job.id, fence=self._fence, offset=offset, data=encoded)
+        answer = self.exchange(output)
+        printed.taken(len(data))
+        return answer
+
+    def tell_all(self, printed: Printed) -> None:
+        """All that was printed, if the job could be taken."""
         if self._fence is None:
             self.exchange()
+        while self._fence is not None and printed.piece()[1]:
+            self.tell(printed)
+
+    def finish(self, ended: Ended, results: dict[str, JsonValue]) -> None:
+        """Tells how it ended, also of a job that could not be taken since its queue is paused."""
         if self._fence is None:
             self._client.stop_job(self.job.id, _as_stop(ended))
         else:

@@ -10,6 +10,8 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -18,15 +20,16 @@ from pydantic import JsonValue, ValidationError
 
 from xmcloud.core.errors import LeaseLost, Unavailable, XmcloudError
 from xmcloud.runs.capture.packages import imported
-from xmcloud.runs.capture.source import Captured, capture, snapshot
+from xmcloud.runs.capture.source import Captured, Snapshot, capture, snapshot
 from xmcloud.runs.facts import Facts
-from xmcloud.runs.points import NAMES, POINTS
+from xmcloud.runs.printed import Printed
 from xmcloud.runs.process import ScriptProcess
 from xmcloud.runs.recorded import Recorded, add_notes, new_experiment
+from xmcloud.runs.recovery import recorded, recover
 from xmcloud.runs.session import RunClient
-from xmcloud.runs.spool import fitting, remove, series_in
+from xmcloud.runs.spool import remove
+from xmcloud.runs.storing import cut, stored
 from xmcloud.runs.story import Story, silent_end
-from xmcloud.xm_cloud.archives.uploads import BlobStore, upload
 from xmcloud.xm_cloud.places import address
 
 SETTLE_SECONDS = 30.0
@@ -112,6 +115,13 @@ def report(script: Script, client: RunClient) -> None:
     taken = snapshot(story.facts)
     experiment = new_experiment(client, story.facts)
     script.say(f"recorded as experiment {experiment}")
+    with recovering(script, client, experiment):
+        follow(script, client, taken, experiment)
+
+
+def follow(script: Script, client: RunClient, taken: Snapshot, experiment: str) -> None:
+    """Captures it, and tells of it until it has ended."""
+    story = script.story
     settle(script)
     captured = capture(taken, story.facts, story.modules, story.files, client)
     for note in captured.notes:
@@ -119,8 +129,33 @@ def report(script: Script, client: RunClient) -> None:
     add_notes(client, experiment, captured.notes)
     run = Recorded.make(client, experiment, story, captured)
     threading.Thread(target=hear, args=(client, run.session, script), daemon=True).start()
-    accompany(script, run)
-    say_farewell(script, client, run, captured)
+    printed = Printed(Path(story.facts.output))
+    accompany(script, run, printed)
+    say_farewell(script, client, run, captured, printed)
+
+
+@contextmanager
+def recovering(script: Script, client: RunClient, experiment: str) -> Iterator[None]:
+    """Should this process die, another finds what is left; meanwhile it does so for others."""
+    facts = script.story.facts
+    spool = Path(facts.spool)
+
+    def work() -> None:
+        try:
+            for line in recover(client, spool):
+                script.say(line)
+        except (XmcloudError, OSError) as error:
+            script.say(f"what an earlier run left behind is still here: {error}")
+
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(recorded(spool, client.url, experiment, facts.pid))
+        except OSError as error:
+            script.say(f"this run is lost if its reporter dies: {error}")
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        yield
+        thread.join()
 
 
 def settle(script: Script) -> None:
@@ -142,53 +177,46 @@ def hear(client: RunClient, session: str, script: Script) -> None:
             time.sleep(_LOOK_SECONDS)
 
 
-def accompany(script: Script, run: Recorded) -> None:
+def accompany(script: Script, run: Recorded, printed: Printed) -> None:
     """Keeps the lease until the script is over, and stops it when it is asked to."""
     due = 0.0
     while script.story.ended is None:
-        if time.monotonic() >= due:
-            due = time.monotonic() + beat(script, run)
+        if time.monotonic() >= due or (run.taken and printed.ripe):
+            due = time.monotonic() + beat(script, run, printed)
         if script.listen(min(_LOOK_SECONDS, due - time.monotonic())):
             due = 0.0
 
 
-def beat(script: Script, run: Recorded) -> float:
+def beat(script: Script, run: Recorded, printed: Printed) -> float:
     """Seconds until the next one."""
     try:
-        if run.exchange().stops:
+        if run.tell(printed).stops:
             script.process.stop()
     except Unavailable:
         return _LOOK_SECONDS
     return run.heartbeat_seconds if run.taken else min(run.heartbeat_seconds, 5.0)
 
 
-def say_farewell(script: Script, client: RunClient, run: Recorded, captured: Captured) -> None:
+def say_farewell(
+    script: Script, client: RunClient, run: Recorded, captured: Captured, printed: Printed
+) -> None:
     """Insists for a while that the end is heard."""
     story = script.story
     assert story.ended is not None
     deadline = time.monotonic() + LAST_SECONDS
     while True:
         try:
-            outcome = {**left_behind(client, story), **later(story, run, captured)}
-            run.finish(story.ended, fitting(outcome))
-            return remove(story.facts.spool)
+            found, notes = stored(client, Path(story.facts.spool))
+            run.tell_all(printed)
+            run.finish(story.ended, cut(client, {**found, **later(story, run, captured)}))
+            break
         except Unavailable:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(_LOOK_SECONDS)
-
-
-def left_behind(blobs: BlobStore, story: Story) -> dict[str, JsonValue]:
-    """Summary and series at a glance, and the digests of what is stored whole."""
-    place = Path(story.facts.spool)
-    files = {name: Path(path) for name, path in story.kept.items()}
-    files |= {name: place / name for name in (POINTS, NAMES) if (place / name).exists()}
-    found: dict[str, Any] = {
-        "summary": story.summary,
-        "series": series_in(story.facts.spool),
-        "blobs": {name: upload(blobs, name, path) for name, path in files.items()},
-    }
-    return {name: values for name, values in found.items() if values}
+    for note in notes:
+        script.say(note)
+    remove(story.facts.spool)
 
 
 def later(story: Story, run: Recorded, captured: Captured) -> dict[str, JsonValue]:

@@ -3,10 +3,12 @@
 import io
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from xmcloud.core.errors import XmcloudError
+from xmcloud.core.series import NAMES, POINTS
 from xmcloud.runs.arguments import Argument, plain
 from xmcloud.runs.link import Link, say
 from xmcloud.runs.spool import Spool
@@ -15,28 +17,25 @@ from xmcloud.runs.spool import Spool
 class Summary(dict[str, Any]):
     """What the run comes down to, by name; the results of its job have it."""
 
-    def __init__(self, link: Link | None) -> None:
+    def __init__(self, changed: Callable[["Summary"], None]) -> None:
         super().__init__()
-        self._link = link
+        self._changed = changed
 
     def __setitem__(self, name: str, value: Any) -> None:
         super().__setitem__(name, value)
-        self._tell()
+        self._changed(self)
 
     def update(self, *values: Any, **named: Any) -> None:
         super().update(*values, **named)
-        self._tell()
-
-    def _tell(self) -> None:
-        if self._link is not None:
-            self._link.tell("summary", values=plain(self))
+        self._changed(self)
 
 
 class Run:
     """What `xmcloud.init` returns. What cannot be recorded is said, and the script goes on.
 
     `link` leads to the reporter, where there is one; `given` are the arguments of the job that
-    this process belongs to. A process that is only a part of a run has neither, nor a spool.
+    this process belongs to. A process that is only a part of a run has no spool. `keeps` says
+    whether somebody takes the files that are left there.
     """
 
     def __init__(
@@ -44,12 +43,14 @@ class Run:
         link: Link | None = None,
         given: Mapping[str, Any] | None = None,
         spool: Spool | None = None,
+        *,
+        keeps: bool = True,
     ) -> None:
-        self._link, self._spool = link, spool
+        self._link, self._spool, self._keeps = link, spool, keeps
         self._given = dict(given or {})
         self._own: dict[str, Any] = {}
         self._refused: set[str] = set()
-        self.summary = Summary(link)
+        self.summary = Summary(self._summarize)
         os.register_at_fork(after_in_child=self._leave_to_parent)
 
     def parameters(self, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,7 +85,7 @@ class Run:
         self._keep(name, Path(path))
 
     def text(self, name: str, text: str) -> None:
-        self._keep(name, text.encode())
+        self._keep(name, text.encode(errors="replace"))
 
     def figure(self, name: str, figure: Any) -> None:
         """A figure of matplotlib, or the bytes of a PNG."""
@@ -94,16 +95,47 @@ class Run:
             figure = buffer.getvalue()
         self._keep(name, figure)
 
+    def input(self, name: str, path: str | os.PathLike[str]) -> Path:
+        """Records what the run reads there, a file or a folder; the path again.
+
+        Its digest and size; a small file is stored too. Reads all of it, a second or two a GB.
+        """
+        from xmcloud.runs.capture.limits import file_limit
+
+        def leave(spool: Spool) -> None:
+            limit = file_limit(os.environ) if self._keeps else -1
+            spool.keep_input(name, Path(path), limit)
+
+        self._leave(name, leave)
+        return Path(path)
+
+    def tensorboard(self, folder: str | os.PathLike[str]) -> None:
+        """Event files below the folder, from the beginning of the run until its end."""
+        self._leave(str(folder), lambda spool: spool.follow(os.fspath(folder), below=True))
+
+    def writes_events(self, folder: str) -> None:
+        """A writer of event files was made for the folder."""
+        if "://" not in folder:
+            self._leave(folder, lambda spool: spool.follow(folder, below=False))
+
     def _keep(self, name: str, content: bytes | Path) -> None:
-        if self._link is None:
-            if self._spool is not None:
-                self._refuse(f"{name} is not stored: in a job, write it to a bucket")
+        if self._spool is not None and name in (POINTS, NAMES):
+            self._refuse(f"{name} is not stored: the run's own series are called that")
+        elif self._spool is not None and not self._keeps:
+            self._refuse(f"{name} is not stored: in a job, write it to a bucket")
+        else:
+            self._leave(name, lambda spool: spool.keep(name, content))
+
+    def _leave(self, name: str, leave: Callable[[Spool], None]) -> None:
+        if self._spool is None:
             return
-        assert self._spool is not None
         try:
-            self._link.tell("kept", name=name, path=self._spool.keep(content))
-        except OSError as error:
+            leave(self._spool)
+        except (OSError, XmcloudError) as error:
             self._refuse(f"{name} is not stored: {error}")
+
+    def _summarize(self, summary: Summary) -> None:
+        self._leave("summary", lambda spool: spool.summarize(plain(summary)))
 
     def _refuse(self, why: str) -> None:
         if why not in self._refused:

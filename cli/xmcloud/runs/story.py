@@ -25,8 +25,6 @@ class Story:
     files: dict[str, str] = field(default_factory=dict)
     ended: Ended | None = None
     looks: int = 0
-    summary: dict[str, Any] = field(default_factory=dict)
-    kept: dict[str, str] = field(default_factory=dict)
     _parsed: list[Argument] | None = None
     _own: dict[str, Any] = field(default_factory=dict)
 
@@ -40,10 +38,6 @@ class Story:
                 same = len(self.modules) == len(message["modules"])
                 self.looks = self.looks + 1 if same else 0
                 self.modules, self.files = message["modules"], message["files"]
-            case "summary":
-                self.summary = message["values"]
-            case "kept":
-                self.kept[message["name"]] = message["path"]
             case "ended":
                 self.ended = _ended(message)
 

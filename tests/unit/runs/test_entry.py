@@ -28,6 +28,7 @@ def facts(directory: Path, *original: str, main: str = "", module: str = "") -> 
         original=[PYTHON, *original],
         path=[],
         spool="/nowhere",
+        output="/nowhere/output",
     )
 
 

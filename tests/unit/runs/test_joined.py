@@ -93,6 +93,23 @@ print(json.dumps(1))
     }
 
 
+def test_files_are_not_kept_where_nobody_takes_them(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"1")
+    script = """
+import json, io, sys, xmcloud
+sys.stderr = said = io.StringIO()
+run = xmcloud.init()
+run.text("note", "x")
+run.input("data", "data")
+print(json.dumps(said.getvalue()))
+"""
+    said = "xmcloud: note is not stored: in a job, write it to a bucket\n"
+    assert job(tmp_path, script, {}) == said
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results.keys() == {"inputs"}
+    assert (results["inputs"]["data"]["size"], len(results["inputs"]["data"]["digest"])) == (1, 64)
+
+
 def test_only_the_first_rank_leaves_results(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("RANK", "1")
     script = """

@@ -1,6 +1,5 @@
 """Numbers that were logged are there, whatever happens to the process."""
 
-import json
 import math
 import signal
 import struct
@@ -11,8 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from xmcloud.runs.points import Points, glance, records
-from xmcloud.runs.spool import RESULTS_LIMIT, Spool, fitting, series_in
+from xmcloud.core.series import NAMES, POINTS, Point, Series, Table, points
+from xmcloud.runs.points import Points
+
+
+def records(folder: Path) -> list[Point]:
+    return list(points((folder / NAMES).read_bytes(), [(folder / POINTS).read_bytes()]))
+
+
+def glance(folder: Path) -> dict[str, Series]:
+    table = Table()
+    for point in records(folder):
+        table.record(point)
+    return table.glance()
+
 
 KILLED = """
 import os, signal, sys
@@ -34,21 +45,21 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_points_come_back_in_order_with_their_steps(tmp_path: Path) -> None:
-    points = Points(tmp_path)
-    points.log(7, {"a": 1})
-    points.log(None, {"b": 2.5, "a": -3})
-    points.log(None, {"a": math.inf})
+    log = Points(tmp_path)
+    log.log(7, {"a": 1})
+    log.log(None, {"b": 2.5, "a": -3})
+    log.log(None, {"a": math.inf})
     found = [(name, step, value) for name, step, value, _ in records(tmp_path)]
     assert found == [("a", 7, 1.0), ("b", 0, 2.5), ("a", 0, -3.0), ("a", 1, math.inf)]
     assert glance(tmp_path)["a"] == {"last": "inf", "min": -3.0, "max": "inf", "count": 3}
 
 
 def test_threads_share_the_file(tmp_path: Path) -> None:
-    points = Points(tmp_path)
+    log = Points(tmp_path)
 
     def work(name: str) -> None:
         for number in range(20_000):
-            points.log(number, {name: number})
+            log.log(number, {name: number})
 
     threads = [threading.Thread(target=work, args=(f"series {n}",)) for n in range(4)]
     for thread in threads:
@@ -61,10 +72,10 @@ def test_threads_share_the_file(tmp_path: Path) -> None:
 
 
 def test_what_is_no_number_leaves_no_point(tmp_path: Path) -> None:
-    points = Points(tmp_path)
+    log = Points(tmp_path)
     with pytest.raises(struct.error):
-        points.log(0, {"name": "text"})
-    assert list(records(tmp_path)) == []
+        log.log(0, {"name": "text"})
+    assert records(tmp_path) == []
 
 
 def test_a_full_disk_is_said_once_and_not_the_end(small_disk: Path) -> None:
@@ -83,21 +94,8 @@ def test_a_full_disk_is_said_once_and_not_the_end(small_disk: Path) -> None:
     assert done.stderr == ("xmcloud: points are not recorded: [Errno 28] No space left on device\n")
 
 
-def test_a_copy_is_kept_of_what_may_change(tmp_path: Path) -> None:
-    spool = Spool(str(tmp_path / "spool"))
-    original = tmp_path / "model"
-    original.write_bytes(b"first")
-    kept = spool.keep(original)
-    original.write_bytes(b"second")
-    assert Path(kept).read_bytes() == b"first"
-    assert series_in(str(tmp_path / "spool")) == {}
-
-
-def test_results_are_cut_to_what_a_job_holds() -> None:
-    series = {f"series {n}": {"last": 0.123456789, "count": n} for n in range(1000)}
-    found = fitting({"summary": {"best": 1}, "series": series})
-    assert len(json.dumps(found)) <= RESULTS_LIMIT
-    assert found["summary"] == {"best": 1}
-    assert found["cut"] is True
-    assert list(found["series"])[:2] == ["series 0", "series 1"]
-    assert fitting({"a": 1}) == {"a": 1}
+def test_a_file_that_was_cut_off_has_the_points_before(tmp_path: Path) -> None:
+    Points(tmp_path).log(1, {"a": 1.0, "b": 2.0})
+    whole = (tmp_path / POINTS).read_bytes()
+    assert [p[:3] for p in points(b'"a"\n"b"\n', [whole[:63]])] == [("a", 1, 1.0)]
+    assert [p[:3] for p in points(b'"a"\n', [whole[:64]])] == [("a", 1, 1.0)]

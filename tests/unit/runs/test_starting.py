@@ -7,15 +7,20 @@ from pathlib import Path
 
 import pytest
 
-INIT = "import os, sys\nimport xmcloud\n{before}\nrun = xmcloud.init()\n{after}\nprint('done')\n"
+INIT = "import os, sys\nimport xmcloud\n{before}\nrun = {init}\n{after}\nprint('done')\n"
 
 
 def script(
-    folder: Path, before: str = "", after: str = "", **variables: str
+    folder: Path,
+    before: str = "",
+    after: str = "",
+    init: str = "xmcloud.init()",
+    printed: str = "done\n",
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
     environment = {name: v for name, v in os.environ.items() if not name.startswith("XMCLOUD_")}
     environment |= {"XMCLOUD_HOME": str(folder), "TMPDIR": str(folder), **variables}
-    (folder / "script.py").write_text(INIT.format(before=before, after=after))
+    (folder / "script.py").write_text(INIT.format(before=before, init=init, after=after))
     done = subprocess.run(
         [sys.executable, "script.py"],
         cwd=folder,
@@ -25,7 +30,7 @@ def script(
         check=True,
         timeout=60,
     )
-    assert done.stdout == "done\n"
+    assert done.stdout == printed
     return done
 
 
@@ -60,6 +65,17 @@ def test_the_script_has_no_child_and_one_run(tmp_path: Path) -> None:
         "assert os.environ['XMCLOUD_RUN'] == str(os.getpid())"
     )
     script(tmp_path, after=after)
+
+
+def test_what_is_printed_is_kept_unless_it_is_not_wanted(tmp_path: Path) -> None:
+    look = (
+        "print('hello')\n"
+        "from pathlib import Path\n"
+        "found = [p.read_text() for p in Path(os.environ['TMPDIR']).glob('*/.xmcloud/*/output')]\n"
+    )
+    script(tmp_path, after=f"{look}assert found == ['hello\\n'], found", printed="hello\ndone\n")
+    without = {"init": "xmcloud.init(output=False)", "printed": "hello\ndone\n"}
+    script(tmp_path, after=f"{look}assert found == []", **without)
 
 
 def test_nothing_is_left_of_a_run_that_nobody_takes(tmp_path: Path) -> None:

@@ -126,6 +126,13 @@ class ApiClient:
         if found.hexdigest() != digest:
             raise DamagedBlob(f"Blob {digest} arrived with digest {found.hexdigest()}.")
 
+    async def exchange(
+        self, method: str, path: str, body: bytes = b"", *, server_seconds: float = 0.0
+    ) -> Response:
+        """Bytes, and the answer; insists. Raises `Refused`."""
+        headers = {"content-type": "application/octet-stream"} if method == "PUT" else _NO_HEADERS
+        return await self._insist(lambda: self._send(path, body, headers, server_seconds, method))
+
     async def _piece(self, digest: str, start: int) -> "_Piece":
         wanted = {"range": f"bytes={start}-{start + _PIECE_BYTES - 1}"}
         response = await self._send(f"/v1/blobs/{digest}", headers=wanted, method="GET")

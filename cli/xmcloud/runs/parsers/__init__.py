@@ -3,14 +3,13 @@
 Standard library alone, since all of this runs inside people's scripts.
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from xmcloud.runs.arguments import Argument
 from xmcloud.runs.parsers import absl_flags, argparse_parsers, click_commands
-from xmcloud.runs.parsers.loading import when_loaded
+from xmcloud.runs.parsers.loading import attach_to
 
 Record = Callable[[list[Argument]], None]
 """Is told all arguments; what was told last counts."""
@@ -29,7 +28,4 @@ def watch(given: Sequence[Argument] | None, record: Record) -> None:
         def attach(module: ModuleType, hook: Any = hook) -> None:
             hook(module, given, record)
 
-        if (module := sys.modules.get(name)) is not None:
-            attach(module)
-        else:
-            when_loaded(name, attach)
+        attach_to(name, attach)

@@ -33,5 +33,9 @@ class _Finder:
         return spec
 
 
-def when_loaded(name: str, attach: Attach) -> None:
-    sys.meta_path.insert(0, _Finder(name, attach))
+def attach_to(name: str, attach: Attach) -> None:
+    """Now if the module is there, else when it comes."""
+    if (module := sys.modules.get(name)) is not None:
+        attach(module)
+    else:
+        sys.meta_path.insert(0, _Finder(name, attach))
