@@ -1,11 +1,13 @@
 """Following the log of a job while it is written."""
 
+import io
 import shutil
 import sys
 from typing import TextIO
 
-from xmcloud.cli.logs import LogText, clean_line
+from xmcloud.cli.logs import LogText
 from xmcloud.core.models import Job
+from xmcloud.core.screen import clean_line
 from xmcloud.xm_cloud.client import Client
 
 _WAIT_SECONDS = 30.0
@@ -20,14 +22,17 @@ class Screen:
         self._terminal = stream.isatty()
         self._text = LogText(colour=self._terminal)
         self._drawn = False
+        if isinstance(stream, io.TextIOWrapper):  # it may not be one of Unicode
+            stream.reconfigure(errors="replace")
 
     def show(self, data: bytes, final: bool = False) -> None:
         """Show what comes next; `final` ends the log, so that the next bytes begin another."""
-        lines = self._text.feed(data, final)
+        complete = self._text.feed(data, final)
         if self._drawn:
             self._stream.write(_ERASE)
-        self._stream.writelines(f"{line}\n" for line in lines)
-        unfinished = self._text.unfinished if self._terminal else ""
+        self._stream.writelines(complete)
+        in_place = self._terminal and not self._text.parted
+        unfinished = self._text.unfinished if in_place else ""
         self._drawn = bool(unfinished)
         self._stream.write(_fitting(unfinished))
         self._stream.flush()

@@ -13,6 +13,9 @@ from xmcloud.core.specs import Port, Resources
 OUTPUT_LIMIT = 1024 * 1024
 """Bytes of output in one report."""
 
+OUTPUT_BLOCK = 256 * 1024
+"""Output is kept in blocks of so many bytes: one that comes whole is one blob."""
+
 
 RESULTS_LIMIT = 16 * 1024
 """Bytes of the results of a job, as JSON."""

@@ -1,12 +1,15 @@
 """What a log leaves on the screen."""
 
+import tracemalloc
+
 import pytest
 
-from xmcloud.cli.logs import LogText, clean_line
+from xmcloud.cli.logs import LogText
+from xmcloud.core.screen import clean_line
 
 
 def lines(data: bytes, colour: bool = False) -> list[str]:
-    return LogText(colour).feed(data, final=True)
+    return "".join(LogText(colour).feed(data, final=True)).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -63,16 +66,16 @@ def test_characters_and_lines_may_come_in_pieces() -> None:
     shown = [
         line for byte in "größe\r\n10%\r20%\nlast".encode() for line in text.feed(bytes([byte]))
     ]
-    assert shown == ["größe", "20%"]
+    assert shown == ["größe\n", "20%\n"]
     assert text.unfinished == "last"
-    assert text.feed(b"", final=True) == ["last"]
+    assert text.feed(b"", final=True) == ["last\n"]
     assert text.unfinished == ""
 
 
 def test_the_next_log_starts_clean_after_the_end_of_one() -> None:
     text = LogText(colour=False)
-    assert text.feed(b"killed in the midd", final=True) == ["killed in the midd"]
-    assert text.feed(b"again\n") == ["again"]
+    assert text.feed(b"killed in the midd", final=True) == ["killed in the midd\n"]
+    assert text.feed(b"again\n") == ["again\n"]
 
 
 def test_the_state_of_a_progress_bar_shows_before_its_line_ends() -> None:
@@ -83,6 +86,33 @@ def test_the_state_of_a_progress_bar_shows_before_its_line_ends() -> None:
 
 def test_a_very_long_line_in_many_pieces_comes_whole() -> None:
     text = LogText(colour=False)
-    for _ in range(100):
-        assert text.feed(b"x" * 100_000) == []
-    assert [len(line) for line in text.feed(b"\n")] == [10_000_000]
+    parts = [part for _ in range(100) for part in text.feed(b"x" * 100_000)]
+    assert all(len(part) < 1_200_000 for part in parts)
+    assert "".join([*parts, *text.feed(b"\r\nnext\n")]) == "x" * 10_000_000 + "\nnext\n"
+
+
+def test_a_bar_without_a_newline_is_kept_as_its_last_state() -> None:
+    text = LogText(colour=False)
+    tracemalloc.start()
+    try:
+        for n in range(100):
+            assert text.feed(b"".join(b"\r%d %s" % (n, b"#" * 100) for _ in range(1000))) == []
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2_000_000
+    assert text.unfinished == "99 " + "#" * 100
+
+
+def test_a_sequence_is_not_parted() -> None:
+    text = LogText(colour=False)
+    piece = "ä\x1b[1m".encode() * 5000
+    parts = [part for _ in range(100) for part in text.feed(piece)]
+    assert len(parts) > 1
+    assert "".join([*parts, *text.feed(b"", final=True)]) == "ä" * 500_000 + "\n"
+
+
+def test_what_overwrites_such_a_line_gets_one_of_its_own() -> None:
+    text = LogText(colour=False)
+    parts = text.feed(b"x" * 2_000_000) + text.feed(b"yz\r50%\r100%\n")
+    assert "".join(parts) == "x" * 2_000_000 + "yz\n100%\n"

@@ -1,23 +1,20 @@
-"""Looks after running jobs: notices what they wrote, and lets their ended orphans go."""
+"""Notices what running jobs wrote."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Never
 
 _SHORTEST_SECONDS = 0.1
-_LONGEST_SECONDS = 0.7
+_LONGEST_SECONDS = 0.5
 _GROWTH = 1.3
 
 
 class Tail:
     """Looks at the logs of running jobs: often at first, less often the longer they run."""
 
-    def __init__(
-        self, grown: Callable[[], bool], tell: Callable[[], None], collect: Callable[[], None]
-    ) -> None:
+    def __init__(self, grown: Callable[[], bool], tell: Callable[[], None]) -> None:
         self._grown = grown
         self._tell = tell
-        self._collect = collect
         self._fresh = asyncio.Event()
 
     def restart(self) -> None:
@@ -33,6 +30,5 @@ class Tail:
             if self._fresh.is_set():
                 self._fresh.clear()
                 interval = _SHORTEST_SECONDS
-            self._collect()
             if self._grown():
                 self._tell()

@@ -9,7 +9,7 @@ from xmcloud.core import groups, lifecycle, queries
 from xmcloud.core.control.changing import apply_jobs, commit_jobs, load_group, spread
 from xmcloud.core.control.claims import Claimed, claim_jobs, claim_only
 from xmcloud.core.control.gathering import kept_places
-from xmcloud.core.control.logs import log_key
+from xmcloud.core.control.logs import keep_output
 from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.control.sessions import held_session
 from xmcloud.core.control.statistics import keep_job_statistics, keep_worker_statistics
@@ -184,7 +184,7 @@ async def _round(
 
 async def _keep(plane: ControlPlane, report: Output | Measured) -> None:
     if isinstance(report, Output):
-        await plane.blobs.put(log_key(report.job_id, report.fence, report.offset), report.data)
+        await keep_output(plane, report)
     else:
         await keep_job_statistics(plane, report)
 
