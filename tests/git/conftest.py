@@ -1,7 +1,7 @@
 """A worker's part in a checkout, and servers to fetch from."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,9 +121,11 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, home: Path) -> Machine:
+async def machine(tmp_path: Path, home: Path) -> AsyncIterator[Machine]:
     base = {"PATH": os.environ["PATH"], "HOME": str(home)}
-    return Machine(tmp_path / "machine", Launcher(), base)
+    launcher = Launcher(tmp_path / "worker")
+    yield Machine(tmp_path / "machine", launcher, base)
+    await launcher.close()
 
 
 @pytest.fixture(scope="session")

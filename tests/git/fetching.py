@@ -13,11 +13,13 @@ from xmcloud.worker.process import Launcher
 
 
 async def main(folder: str, repository: str, commit: str) -> None:
-    machine = Machine(Path(folder), Launcher(), dict(os.environ))
+    launcher = Launcher(Path(folder) / f"worker-{os.getpid()}")
+    machine = Machine(Path(folder), launcher, dict(os.environ))
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.readline()
     sys.stdout.write(f"{await machine.check_out(repository, commit)}\n")
+    await launcher.close()
 
 
 if __name__ == "__main__":

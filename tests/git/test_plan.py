@@ -20,6 +20,7 @@ from xmcloud.worker.git.hosts import GitHost
 from xmcloud.worker.preparation import Plan, Preparation
 from xmcloud.worker.settings import InvalidSettings, load_settings
 from xmcloud.worker.setup import SetupFailed
+from xmcloud.worker.slots import Allotment
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -59,7 +60,7 @@ async def planned(machine: Machine, source: GitSource, blobs: Mapping[str, bytes
             machine.base,
         )
         folder = AttemptFolder(attempt, machine.folder / "checkpoint")
-        plan = await preparation.plan(job(source), folder, machine.steps(attempt))
+        plan = await preparation.plan(job(source), folder, Allotment(), machine.steps(attempt))
     assert isinstance(plan, Plan)
     return plan
 

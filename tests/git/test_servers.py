@@ -12,7 +12,7 @@ from tests.git.authors import commit, head, new_repository
 from tests.git.conftest import Machine
 from tests.git.servers import PASSWORD, USER, HttpServer, SshServer, remember_password
 from xmcloud.core.names import random_id
-from xmcloud.worker.environments import Environments
+from xmcloud.worker.environments import Environments, Listed
 from xmcloud.worker.git.hosts import GitHost
 from xmcloud.worker.setup import SetupFailed
 
@@ -253,10 +253,11 @@ async def test_requirements_are_fetched_with_the_same_credentials(
     with_token.base["UV_CACHE_DIR"] = str(tmp_path / "uv")
     access = with_token.revisions.installer(requirement)
     steps = with_token.steps(tmp_path / "attempt")
-    made = await Environments(tmp_path / "environments").folder(
-        requirement, lambda name, argv: steps(name, argv, access)
+    made = await Environments(tmp_path / "environments").environment(
+        Listed(requirement), lambda name, argv: steps(name, argv, access)
     )
-    assert list(made.rglob("secret_library.py"))
+    assert list(made.path.rglob("secret_library.py"))
+    assert made.freeze.startswith(b"secret-library @ git+")
     assert https.requests()[-1]["path"].startswith(f"/{path}/")
     assert not any(seen(word) for request in https.requests() for word in request["argv"])
     assert not written(tmp_path)

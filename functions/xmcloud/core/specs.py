@@ -26,6 +26,12 @@ class Command(Model):
     directory: Text | None = None
 
 
+PythonVersion = Annotated[
+    str,
+    Field(pattern=r"^(3\.\d{1,2}(\.\d{1,2})?)?$", description="3.12, 3.11.4; '': the worker's."),
+]
+
+
 class PythonSource(Model):
     """A source archive that runs in an environment made from its requirements."""
 
@@ -35,7 +41,8 @@ class PythonSource(Model):
     entrypoint: Annotated[tuple[Text, ...], Field(min_length=1)] = Field(
         description="Command inside the environment; the arguments follow it."
     )
-    requirements: Text = ""
+    requirements: Text = Field("", description="'': what the archive's own files say.")
+    python: PythonVersion = ""
 
 
 class GitSource(Model):
@@ -51,7 +58,8 @@ class GitSource(Model):
     entrypoint: Annotated[tuple[Text, ...], Field(min_length=1)] = Field(
         description="Command inside the environment; the arguments follow it."
     )
-    requirements: Requirements = ""
+    requirements: Requirements = Field("", description="'': what the repository's own files say.")
+    python: PythonVersion = ""
 
 
 class Binary(Model):
