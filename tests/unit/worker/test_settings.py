@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from xmcloud.worker.gpu_choice import GpuChoice
 from xmcloud.worker.settings import InvalidSettings, load_settings
 
 
@@ -65,6 +66,38 @@ def test_what_containers_and_groups_need_has_variables(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("flags", "variables", "file", "gpus"),
+    [
+        ({}, {}, {}, None),
+        ({}, {}, {"gpus": "1,2"}, ("1", "2")),
+        ({}, {}, {"gpus": [1, 2]}, ("1", "2")),
+        ({}, {}, {"gpus": 0}, ("0",)),
+        ({}, {"NVIDIA_VISIBLE_DEVICES": "GPU-ab"}, {"gpus": "1"}, ("GPU-ab",)),
+        ({}, {"NVIDIA_VISIBLE_DEVICES": ""}, {"gpus": "1"}, ()),
+        (
+            {},
+            {"NVIDIA_VISIBLE_DEVICES": "GPU-ab", "XMCLOUD_WORKER_GPUS": "3"},
+            {"gpus": "1"},
+            ("3",),
+        ),
+        ({}, {"XMCLOUD_WORKER_GPUS": ""}, {"gpus": "1"}, ()),
+        ({"gpus": "all"}, {"XMCLOUD_WORKER_GPUS": "3"}, {"gpus": "1"}, None),
+        ({"gpus": "none"}, {}, {"gpus": "1"}, ()),
+    ],
+)
+def test_gpus_are_chosen_by_who_says_it_nearest(
+    home: Path,
+    flags: dict[str, object],
+    variables: dict[str, str],
+    file: dict[str, object],
+    gpus: tuple[str, ...] | None,
+) -> None:
+    (home / "worker.json").write_text(json.dumps(file))
+    settings = load_settings(flags, environment(home, **variables))
+    assert settings.gpus == GpuChoice(gpus)
+
+
+@pytest.mark.parametrize(
     ("flags", "named"),
     [
         ({"slots": 0}, "slots"),
@@ -73,6 +106,8 @@ def test_what_containers_and_groups_need_has_variables(home: Path) -> None:
         ({"url": "ftp://x"}, "url"),
         ({"queue": "pubsub"}, "GOOGLE_CLOUD_PROJECT"),
         ({"sluts": 1}, "sluts"),
+        ({"gpus": "two"}, "gpus.*'two'.*numbers"),
+        ({"gpus": "MIG-1"}, "gpus.*MIG"),
     ],
 )
 def test_a_wrong_setting_is_named(home: Path, flags: dict[str, object], named: str) -> None:

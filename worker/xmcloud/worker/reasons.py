@@ -12,7 +12,14 @@ from xmcloud.core.worker_protocol import RESULTS_LIMIT
 from xmcloud.worker.news import Ending
 
 _MESSAGE_LIMIT = 4000
+_SHELL_SAYS_KILLED = 128 + signal.SIGKILL
+OUT_OF_MEMORY = "out of memory"
+"""How a note begins that tells of it."""
 
+_SYSTEM_WAS_OUT_OF_MEMORY = (
+    f"{OUT_OF_MEMORY}: this machine had none left, and the system ended what used much;"
+    " ask for `memory`, so that the job gets a machine that has it"
+)
 
 _RESULTS: TypeAdapter[dict[str, Json]] = TypeAdapter(dict[str, Json])
 
@@ -35,22 +42,32 @@ def ending(
     return Ending(outcome, reason, results or {})
 
 
-def exited(code: int, last_lines: str, results: dict[str, JsonValue], note: str = "") -> Ending:
-    """It ended by itself, or by a signal that the worker did not send."""
+def exited(
+    code: int,
+    last_lines: str,
+    results: dict[str, JsonValue],
+    note: str = "",
+    *,
+    out_of_memory: bool = False,
+) -> Ending:
+    """It ended by itself, or by a signal that the worker did not send.
+
+    `out_of_memory`: meanwhile the system killed processes because its memory had run out.
+    """
     if code == 0:
         return ending(
             Outcome.COMPLETED, ReasonCode.EXITED, "completed", exit_code=0, results=results
         )
+    killed = code in (-signal.SIGKILL, _SHELL_SAYS_KILLED)
+    if not note and killed and out_of_memory:
+        note = _SYSTEM_WAS_OUT_OF_MEMORY
+    how = f"killed by signal {signal_name(-code)}" if code < 0 else f"exited with code {code}"
+    why = f": {note}" if note else _hint(-code)
     after = f"\n{last_lines}" if last_lines else ""
-    if code < 0:
-        why = f": {note}" if note else _hint(-code)
-        message = f"killed by signal {signal_name(-code)}{why}{after}"
-        return ending(
-            Outcome.FAILED, ReasonCode.SIGNALED, message, exit_code=128 - code, results=results
-        )
-    why = f": {note}" if note else ""
-    message = f"exited with code {code}{why}{after}"
-    return ending(Outcome.FAILED, ReasonCode.EXITED, message, exit_code=code, results=results)
+    usual = ReasonCode.SIGNALED if code < 0 else ReasonCode.EXITED
+    reason = ReasonCode.OUT_OF_MEMORY if note.startswith(OUT_OF_MEMORY) else usual
+    shown = 128 - code if code < 0 else code
+    return ending(Outcome.FAILED, reason, f"{how}{why}{after}", exit_code=shown, results=results)
 
 
 def signal_name(number: int) -> str:

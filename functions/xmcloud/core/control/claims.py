@@ -97,7 +97,7 @@ async def _from_queue(
         applied = await apply_jobs(plane, claims) if claims else []
         for stored, done in zip(choice.chosen, applied, strict=True):
             if done is None:
-                free.take(stored.item, -1)
+                free.give_back([stored.item])
             else:
                 claimed.jobs.append(done.item)
         if None not in applied:
