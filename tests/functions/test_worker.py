@@ -8,6 +8,7 @@ import signal
 import sys
 import tarfile
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -28,10 +29,13 @@ pytestmark = pytest.mark.anyio
 
 
 def jobs_of_this_process() -> list[psutil.Process]:
-    """Its children that run a shell's loop; a session of tests has other children too."""
-    return [
-        process for process in psutil.Process().children() if process.cmdline()[:2] == ["sh", "-c"]
-    ]
+    """What its keeper started that runs a shell's loop; a session of tests has other children."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if process.cmdline()[:2] == ["sh", "-c"]:
+                found.append(process)
+    return found
 
 
 @pytest.fixture

@@ -260,3 +260,18 @@ def test_a_process_gone_before_is_not_waited_for(processes: Processes) -> None:
     kill_leader(record)
     with pytest.raises(ProcessDied, match="web ended before it was ready"):
         wait_until_ready(record, lambda: True, 600)
+
+
+def test_what_takes_over_has_what_the_earlier_one_left(processes: Processes) -> None:
+    earlier = processes.start("worker", LEAVER)
+    wait_until_ready(earlier, logs(earlier, "ready"), 10)
+    left = [each for each in members(earlier) if each.pid != earlier.pid]
+    os.kill(earlier.pid, signal.SIGKILL)
+    os.waitpid(earlier.pid, 0)
+    with pytest.raises(AlreadyRunning):
+        processes.start("worker", SLEEPER)
+    later = processes.start("worker", SLEEPER, takes_over=True)
+    assert all(map(lives, left))
+    assert {each.pid for each in members(later)} == {later.pid, *(each.pid for each in left)}
+    processes.stop(5, ["worker"])
+    assert not any(map(lives, left))

@@ -231,14 +231,16 @@ class LocalPlane:
     def _start_worker(
         self, slots: int | None, variables: dict[str, str], started: list[str]
     ) -> None:
-        self.processes.stop(_GRACE_SECONDS, [WORKER])
         place = address({"XMCLOUD_HOME": str(self.home.path)})
         own = [f"--name={WORKER_NAME}", "--pool=local", f"--slots={slots or _processors()}"]
         with Client(place.url, place.token) as client, self._slow("Starting a worker"):
             before = _sessions(client)
             started.append(WORKER)
             record = self.processes.start(
-                WORKER, [*_python("xmcloud.cli"), "worker", "start", *own], variables
+                WORKER,
+                [*_python("xmcloud.cli"), "worker", "start", *own],
+                variables,
+                takes_over=True,
             )
             wait_until_ready(record, lambda: bool(_sessions(client) - before), _READY_SECONDS)
 

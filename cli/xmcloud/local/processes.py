@@ -152,21 +152,30 @@ class Processes:
             raise DamagedRecords(self._path) from error
 
     def start(
-        self, name: str, argv: Sequence[str], variables: Mapping[str, str] | None = None
+        self,
+        name: str,
+        argv: Sequence[str],
+        variables: Mapping[str, str] | None = None,
+        *,
+        takes_over: bool = False,
     ) -> ProcessRecord:
         """Start `argv` with `variables` added to the environment; its output goes to a log file.
 
-        Raises AlreadyRunning and NotStarted.
+        What an earlier process of that name left running belongs to one that `takes_over`; others
+        are not started beside it. Raises AlreadyRunning and NotStarted.
         """
         with self._locked():
-            others = []
+            others, mark = [], secrets.token_hex(16)
             for record in self.records():
                 if record.name != name:
                     others.append(record)
-                elif members(record):
+                elif alive(record) or (members(record) and not takes_over):
                     raise AlreadyRunning(record)
+                elif takes_over:
+                    mark = record.mark
             log = self._home / "logs" / f"{name}.log"
-            record = _spawn(name, argv, {**os.environ, **(variables or {})}, log)
+            environ = {**os.environ, **(variables or {}), MARK_VARIABLE: mark}
+            record = _spawn(name, argv, environ, log)
             try:
                 self._write([*others, record])
             except BaseException:
@@ -311,13 +320,12 @@ def check_port(port: int) -> None:
 
 
 def _spawn(name: str, argv: Sequence[str], environ: dict[str, str], log: Path) -> ProcessRecord:
-    mark = secrets.token_hex(16)
     try:
         # Not subprocess.Popen, which warns when the program that started a process ends before it.
         pid = os.posix_spawnp(
             argv[0],
             list(argv),
-            {**environ, MARK_VARIABLE: mark},
+            environ,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (
@@ -339,7 +347,7 @@ def _spawn(name: str, argv: Sequence[str], environ: dict[str, str], log: Path) -
         pid=pid,
         pgid=pid,
         create_time=psutil.Process(pid).create_time(),
-        mark=mark,
+        mark=environ[MARK_VARIABLE],
         argv=tuple(argv),
         log=log,
     )

@@ -285,7 +285,8 @@ class Job(Model):
 class Statistics(Model):
     """What was measured at equal intervals, the oldest first. Units are in the names.
 
-    When there is too much, two neighbours become their mean, and the interval twice as long.
+    When there is too much, two neighbours become their mean, of memory the larger, and the
+    interval twice as long.
     """
 
     start: Time

@@ -11,7 +11,13 @@ from xmcloud.core import lifecycle
 from xmcloud.core.models import Peer
 from xmcloud.core.specs import Argument, ContainerOptions, Image
 from xmcloud.worker.attempt_folder import AttemptFolder
-from xmcloud.worker.container_plan import ContainerPlan, Site, container_name, container_plan
+from xmcloud.worker.container_plan import (
+    ContainerPlan,
+    ImageFacts,
+    Site,
+    container_name,
+    container_plan,
+)
 from xmcloud.worker.setup import SetupFailed
 
 FOLDER = AttemptFolder(Path("/attempts/one"), Path("/checkpoints/job"))
@@ -29,12 +35,16 @@ def plan(
     resources: dict[str, float] | None = None,
     arguments: tuple[Argument, ...] = (),
     addresses: dict[str, str] | None = None,
+    gpus: tuple[str, ...] = (),
+    command: tuple[str, ...] = (),
+    **site: Any,
 ) -> ContainerPlan:
-    image = Image(image="train", options=options or ContainerOptions())
+    image = Image(image="train", command=command, options=options or ContainerOptions())
     definition = spec(resources=resources, arguments=arguments).evolve(executable=image)
     queued = lifecycle.enqueued(draft(definition), "default", 1, "ann", START)
     job = lifecycle.claimed(queued, "w", "s" * 16, START, peers)
-    return container_plan(job, image, FOLDER, Site(network, gcs, addresses or {}), ())
+    place = Site(network, gcs, addresses or {}, **site)
+    return container_plan(job, image, FOLDER, place, ImageFacts("sha256:1", ["run"], ["all"]), gpus)
 
 
 def test_a_job_that_is_alone_runs_on_the_engines_bridge_with_its_ports() -> None:
@@ -79,16 +89,54 @@ def test_a_network_of_peoples_own_is_for_groups_too() -> None:
         ({}, {}),
         ({"cpu": 1.5}, {"nano_cpus": 1_500_000_000}),
         ({"memory": 2.0**30}, {"mem_limit": 2**30, "memswap_limit": 2**30}),
-        ({"gpu": 2}, {"device_requests": [{"count": 2, "capabilities": [["gpu"]]}]}),
-        ({"a100": 1}, {"device_requests": [{"count": 1, "capabilities": [["gpu"]]}]}),
         ({"tpu-v4": 4}, {}),
         ({"disk": 1e9}, {}),
     ],
 )
 def test_resources_are_limits(resources: dict[str, float], asked: dict[str, Any]) -> None:
     options = plan(resources=resources).options
-    limits = ("nano_cpus", "mem_limit", "memswap_limit", "device_requests")
+    limits = ("nano_cpus", "mem_limit", "memswap_limit", "device_requests", "devices")
     assert {name: options[name] for name in limits if name in options} == asked
+
+
+def test_it_has_the_gpus_that_it_was_allotted_and_no_others() -> None:
+    two = plan(gpus=("GPU-1", "GPU-2")).options
+    asked = {"device_ids": ["GPU-1", "GPU-2"], "capabilities": [["gpu"]]}
+    assert two["device_requests"] == [asked]
+    assert two["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-1,GPU-2"
+    none = plan().options
+    assert "device_requests" not in none
+    assert none["environment"]["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_podman_knows_gpus_by_their_names_as_container_devices() -> None:
+    options = plan(gpus=("GPU-1",), podman=(5, 4, 0)).options
+    asked = {"driver": "cdi", "device_ids": ["nvidia.com/gpu=GPU-1"]}
+    assert options["device_requests"] == [asked]
+
+
+def test_a_podman_that_would_leave_gpus_out_is_refused() -> None:
+    assert plan(podman=(5, 3, 2)).options["log_config"] == {"type": "json-file"}
+    with pytest.raises(SetupFailed, match=r"Podman 5\.3\.2 gives .* Update it to 5\.4"):
+        plan(gpus=("GPU-1",), podman=(5, 3, 2))
+
+
+def test_it_runs_as_the_user_that_is_wanted() -> None:
+    own = plan(user="1000:100", home="/xmcloud").options
+    assert own["user"] == "1000:100"
+    assert own["environment"]["HOME"] == "/xmcloud"
+    of_the_image = plan().options
+    assert "user" not in of_the_image
+    assert "HOME" not in of_the_image["environment"]
+
+
+def test_what_runs_is_known_before_it_starts() -> None:
+    assert plan().argv == ["run", "all"]
+    told = (Argument(value="some"),)
+    assert plan(arguments=told).argv == ["run", "some"]
+    assert plan(arguments=told, command=("walk",)).argv == ["walk", "some"]
+    assert plan(command=("walk",)).argv == ["walk"]
+    assert plan().image.digest == "sha256:1"
 
 
 def test_a_worker_without_a_folder_for_storage_says_so() -> None:

@@ -12,6 +12,8 @@ from tests.support.clock import START
 from xmcloud.core.ports import Delivery, Message, Subscription
 from xmcloud.core.worker_protocol import QueueAnswer, Reservation, SyncAnswer
 from xmcloud.worker.disk import Disk
+from xmcloud.worker.eviction import Room
+from xmcloud.worker.gate import Gate
 from xmcloud.worker.permits import Permits
 from xmcloud.worker.slots import Slots
 
@@ -73,6 +75,7 @@ class Plane:
 class Rig:
     def __init__(self, folder: Path) -> None:
         self.broker, self.plane, self.slots = Broker(), Plane(), Slots(2, {})
+        self.gate = Gate()
         queues = ("high", "default", "low")
         self.permits = Permits(
             self.broker,
@@ -81,6 +84,8 @@ class Rig:
             queues,
             "pool",
             Disk([folder], 0),
+            Room(folder),
+            self.gate,
         )
 
     async def __aenter__(self) -> "Rig":
@@ -104,6 +109,18 @@ async def test_it_asks_once_without_a_permit_then_waits_for_one(tmp_path: Path) 
     async with Rig(tmp_path) as rig:
         await rig.waiting()
         assert rig.plane.asked.empty()
+
+
+async def test_closed_it_asks_for_nothing_and_once_open_for_all(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.waiting()
+        rig.gate.keep("drained", closed=True)
+        rig.broker.there.put_nowait([permit("low")])
+        assert await rig.plane.asked.get() == {"low"}
+        rig.plane.answer()
+        assert await rig.broker.settled.get() == ([permit("low")], 0)
+        rig.gate.keep("drained", closed=False)
+        assert await rig.plane.asked.get() == {"high", "default", "low"}
 
 
 async def test_a_permit_asks_its_queue_alone_and_is_acknowledged_when_taken(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from xmcloud.worker.git.hosts import Hosts
 from xmcloud.worker.identity import with_peers
 from xmcloud.worker.preparation import Plan, Preparation, base_environment
 from xmcloud.worker.setup import Access, SetupFailed
+from xmcloud.worker.slots import Allotment
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -61,7 +62,7 @@ def attempt_folder(path: Path) -> AttemptFolder:
 
 
 async def planned(preparation: Preparation, job: Job, folder: Path) -> Plan:
-    plan = await preparation.plan(job, attempt_folder(folder), no_step)
+    plan = await preparation.plan(job, attempt_folder(folder), Allotment(), no_step)
     assert isinstance(plan, Plan)
     return plan
 
@@ -140,7 +141,7 @@ async def test_a_missing_directory_is_named(
 ) -> None:
     command = Command(command=("x",), directory=directory)
     with pytest.raises(SetupFailed, match=directory):
-        await preparation.plan(job(command), attempt_folder(folder), no_step)
+        await preparation.plan(job(command), attempt_folder(folder), Allotment(), no_step)
 
 
 async def test_source_is_unpacked_for_each_attempt(
@@ -172,7 +173,7 @@ async def test_an_archive_cannot_reach_outside(
     cache_archive(tmp_path, bad)
     source = PythonSource(archive=DIGEST, entrypoint=("x",))
     with pytest.raises(SetupFailed, match="unpack"):
-        await preparation.plan(job(source), attempt_folder(folder), no_step)
+        await preparation.plan(job(source), attempt_folder(folder), Allotment(), no_step)
     assert not (folder / "outside").exists()
 
 
@@ -193,10 +194,9 @@ async def test_a_program_that_is_not_in_the_archive_is_named(
 ) -> None:
     (folder / "output.log").touch()
     cache_archive(tmp_path, member("bin/tool", size=3))
+    binary = Binary(file=DIGEST, name=name, archive=True)
     with pytest.raises(SetupFailed, match=f"no file '{name}'"):
-        await preparation.plan(
-            job(Binary(file=DIGEST, name=name, archive=True)), attempt_folder(folder), no_step
-        )
+        await preparation.plan(job(binary), attempt_folder(folder), Allotment(), no_step)
 
 
 @pytest.mark.parametrize("kind", ["command", "python", "binary"])
@@ -237,7 +237,9 @@ async def test_a_name_that_no_job_of_the_group_has_fails_the_setup(
 ) -> None:
     mine = job(Command(command=("x",)), arguments=[{"value": "%objectname(serve)%"}])
     with pytest.raises(SetupFailed, match="serve"):
-        await preparation.plan(with_peers(mine, PEERS), attempt_folder(folder), no_step)
+        await preparation.plan(
+            with_peers(mine, PEERS), attempt_folder(folder), Allotment(), no_step
+        )
 
 
 @pytest.mark.parametrize("directory", ["missing", "..", "/"])
@@ -247,7 +249,7 @@ async def test_a_directory_that_is_not_in_the_archive_is_named(
     cache_archive(tmp_path, member("a", size=1))
     source = PythonSource(archive=DIGEST, directory=directory, entrypoint=("x",))
     with pytest.raises(SetupFailed, match=f"no folder '{directory}'"):
-        await preparation.plan(job(source), attempt_folder(folder), no_step)
+        await preparation.plan(job(source), attempt_folder(folder), Allotment(), no_step)
 
 
 async def test_a_full_disk_is_told_from_other_errors(
@@ -256,7 +258,7 @@ async def test_a_full_disk_is_told_from_other_errors(
     cache_archive(tmp_path, member("big", size=1_000_000))
     source = PythonSource(archive=DIGEST, entrypoint=("x",))
     with pytest.raises(DiskFull, match="no space is left"), noticing_full_disk():
-        await preparation.plan(job(source), attempt_folder(small_disk), no_step)
+        await preparation.plan(job(source), attempt_folder(small_disk), Allotment(), no_step)
     with pytest.raises(PermissionError), noticing_full_disk():
         raise PermissionError(errno.EACCES, "no")
 

@@ -4,25 +4,29 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import psutil
 import pytest
 
+from xmcloud.core.names import random_id
+from xmcloud.worker.identity import mark
 from xmcloud.worker.process import Launcher, Process
 
 pytestmark = pytest.mark.anyio
 
-MARK = {"XMCLOUD_JOB_ID": "a" * 16, "XMCLOUD_ATTEMPT": "1"}
+MARK = mark(random_id(), 1)
 SHOW_ARGV = "import os, sys; sys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, sys.argv[1:])))"
 LONG = 20.0
 """Seconds; ends a test that would fail, delays none that passes."""
 
 
 @pytest.fixture
-def launcher(anyio_backend: str) -> Launcher:
-    return Launcher()
+async def launcher(tmp_path: Path) -> AsyncIterator[Launcher]:
+    launcher = Launcher(tmp_path / "worker")
+    yield launcher
+    await launcher.close()
 
 
 class Started:
@@ -33,14 +37,14 @@ class Started:
         self.folder = folder
         self.log = folder / "output.log"
 
-    def spawn(self, *argv: str, environment: dict[str, str] | None = None) -> Process:
+    async def spawn(self, *argv: str, environment: dict[str, str] | None = None) -> Process:
         variables = {"PATH": os.environ["PATH"]} if environment is None else environment
-        return self._launcher.spawn(
+        return await self._launcher.spawn(
             argv, directory=self.folder, environment=variables, mark=MARK, log=self.log
         )
 
     async def run(self, *argv: str, environment: dict[str, str] | None = None) -> int:
-        process = self.spawn(*argv, environment=environment)
+        process = await self.spawn(*argv, environment=environment)
         async with asyncio.timeout(LONG):
             code = await process.wait()
             await process.bury(grace=5)
@@ -109,16 +113,25 @@ async def test_the_signal_that_killed_is_told(job: Started) -> None:
     assert await job.run("sh", "-c", "kill -SEGV $$") == -signal.SIGSEGV
 
 
-async def test_without_pidfd_a_thread_watches(
-    job: Started, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(os, "pidfd_open")
-    assert await job.run("sh", "-c", "exit 7") == 7
-
-
 async def test_a_program_that_is_missing_is_an_oserror(job: Started) -> None:
-    with pytest.raises(FileNotFoundError):
-        job.spawn("no-such-program")
+    with pytest.raises(FileNotFoundError) as raised:
+        await job.spawn("no-such-program")
+    assert raised.value.filename == "no-such-program"
+
+
+async def test_a_folder_that_is_missing_is_named(job: Started, tmp_path: Path) -> None:
+    job.folder = tmp_path / "missing"
+    with pytest.raises(FileNotFoundError) as raised:
+        await job.spawn("true")
+    assert raised.value.filename == str(job.folder)
+
+
+async def test_what_no_process_can_be_given_is_refused_and_the_next_one_starts(
+    job: Started,
+) -> None:
+    with pytest.raises(ValueError, match="null"):
+        await job.spawn("echo", "a\0b")
+    assert await job.run("true") == 0
 
 
 async def test_the_process_may_end_gracefully(job: Started) -> None:
@@ -128,7 +141,7 @@ async def test_the_process_may_end_gracefully(job: Started) -> None:
         print(0, flush=True)
         signal.pause()
     """
-    process = job.spawn(sys.executable, "-c", program)
+    process = await job.spawn(sys.executable, "-c", program)
     await job.wrote(1)
     await process.end(grace=LONG)
     assert await process.wait() == 3
@@ -136,7 +149,7 @@ async def test_the_process_may_end_gracefully(job: Started) -> None:
 
 
 async def test_one_that_ignores_sigterm_is_killed_after_the_grace_time(job: Started) -> None:
-    process = job.spawn("sh", "-c", "trap '' TERM; echo 0; while :; do sleep 0.01; done")
+    process = await job.spawn("sh", "-c", "trap '' TERM; echo 0; while :; do sleep 0.01; done")
     await job.wrote(1)
     await process.end(grace=0.1)
     assert await process.wait() == -signal.SIGKILL
@@ -149,7 +162,7 @@ async def test_no_descendant_survives_the_end(job: Started) -> None:
         (setsid sh -c 'trap "" TERM; echo $$; while :; do sleep 0.01; done' &)
         echo $$; wait
     """
-    process = job.spawn("sh", "-c", script)
+    process = await job.spawn("sh", "-c", script)
     pids = await job.wrote(4)
     assert all(alive(pid) for pid in pids)
     await process.end(grace=0.2)
@@ -186,7 +199,7 @@ async def test_a_job_is_not_ended_with_another_one(launcher: Launcher, tmp_path:
         folder.mkdir()
     first, second = (Started(launcher, folder) for folder in folders)
     environment = {"PATH": os.environ["PATH"]}
-    staying = launcher.spawn(
+    staying = await launcher.spawn(
         ["sh", "-c", "sleep 1000 & echo $!; setsid sleep 1001 & echo $!; wait"],
         directory=second.folder,
         environment=environment,
@@ -202,12 +215,13 @@ async def test_a_job_is_not_ended_with_another_one(launcher: Launcher, tmp_path:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs subreapers, which Linux has")
-async def test_ended_orphans_do_not_stay_as_zombies(job: Started, launcher: Launcher) -> None:
-    process = job.spawn("sh", "-c", "(sh -c 'echo $$' &); sleep 1000")
+async def test_ended_orphans_do_not_stay_as_zombies(job: Started) -> None:
+    process = await job.spawn("sh", "-c", "(sh -c 'echo $$' &); sleep 1000")
     (orphan,) = await job.wrote(1)
     async with asyncio.timeout(LONG):
-        while psutil.pid_exists(orphan):
-            launcher.collect()
+        while True:
+            if not psutil.pid_exists(orphan):
+                break
             await asyncio.sleep(0.01)
     await process.end(grace=0)
     assert await process.wait() == -signal.SIGKILL

@@ -12,7 +12,7 @@ import pytest
 from tests.support.builders import JOB_ID, session, starting
 from tests.support.clock import START
 from tests.support.wire import TransportWire
-from xmcloud.core.models import Job, Outcome, ReasonCode
+from xmcloud.core.models import Job, Outcome, ReasonCode, Wanted
 from xmcloud.core.protocol import Problem
 from xmcloud.core.worker_protocol import (
     AttemptRef,
@@ -83,6 +83,9 @@ class Idle:
 
     def stop(self, order: StopOrder) -> None:
         raise AssertionError(order)
+
+    def obey(self, wanted: Wanted) -> None:
+        self.wanted = wanted
 
 
 @asynccontextmanager

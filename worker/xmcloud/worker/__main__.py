@@ -17,6 +17,7 @@ from xmcloud.worker.settings import load_settings
 @click.option("--pool", help="Pool of workers that it belongs to.")
 @click.option("--queues", help="Queues to serve, the preferred first: high,default,low.")
 @click.option("--slots", type=int, help="Jobs to run at the same time.")
+@click.option("--gpus", help="GPUs for jobs: all, none, or numbers and UUIDs: 0,1.")
 @click.option("--address", help="Where workers of other machines reach its jobs.")
 @click.option("--home", help="Folder of its state.")
 @click.option("--cache", help="Folder of what jobs share.")

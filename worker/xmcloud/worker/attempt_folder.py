@@ -30,6 +30,16 @@ class AttemptFolder:
         return self.shared / "outputs"
 
     @property
+    def allotment(self) -> Path:
+        """What of the machine it was given."""
+        return self.path / "allotment.json"
+
+    @property
+    def packages(self) -> Path:
+        """What was installed for it."""
+        return self.path / "packages.txt"
+
+    @property
     def shared(self) -> Path:
         """What a container sees as /xmcloud."""
         return self.path / "shared"

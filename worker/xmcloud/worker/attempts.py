@@ -3,15 +3,20 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, Protocol
 
-from xmcloud.core.models import Job, Outcome, ReasonCode
-from xmcloud.core.worker_protocol import Claim, Reservation, StopOrder
+from xmcloud.core.models import Job, Outcome, ReasonCode, Wanted
+from xmcloud.core.worker_protocol import AttemptRef, Claim, Held, Reservation, StopOrder
+from xmcloud.worker.attempt_folder import AttemptFolder
+from xmcloud.worker.gate import Gate
+from xmcloud.worker.news import Ending
+from xmcloud.worker.orders import Order
 from xmcloud.worker.output import Tail
 from xmcloud.worker.ports import FreePorts
 from xmcloud.worker.reasons import ending
 from xmcloud.worker.run import Attempt, Stop
-from xmcloud.worker.slots import Slots
+from xmcloud.worker.slots import Allotment, Holding, Slots
 from xmcloud.worker.sync import Conversation
 
 _STARTED_WAITS_SECONDS = 0.1  # a job that is over by then is told of in one request
@@ -19,50 +24,107 @@ _STARTED_WAITS_SECONDS = 0.1  # a job that is over by then is told of in one req
 logger = logging.getLogger("xmcloud.worker")
 
 
+class Watcher(Protocol):
+    """Hears of what runs here."""
+
+    def begun(self, attempt: Attempt) -> None: ...
+
+    def ended(self, attempt: Attempt, ending: Ending) -> None: ...
+
+
 class Attempts:
-    """The `Crew` of one conversation."""
+    """The `Crew` of one conversation after the other: what runs here outlives a session."""
 
     def __init__(
         self,
         slots: Slots,
-        queues: tuple[str, ...],
-        make: Callable[[Job, Callable[[], None]], Attempt],
+        order: Order,
+        gate: Gate,
+        make: Callable[[Job, Allotment, Callable[[], None]], Attempt],
+        folder: Callable[[Job], AttemptFolder],
+        leave: Callable[[], None],
+        watcher: "Watcher | None" = None,
     ) -> None:
+        """`leave` is called when the worker is to end."""
         self._slots = slots
-        self._queues = queues
+        self._order = order
+        self._gate = gate
         self._make = make
+        self._folder = folder
         self._attempts: dict[tuple[str, int], Attempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ports = FreePorts()
         self._reserved: set[str] = set()
         self._leaving = False
+        self._leave = leave
+        self._watcher = watcher
+        self._only: str | None = None
 
     def connect(self, conversation: Conversation, tail: Tail) -> None:
-        """Before the first job is taken."""
+        """To a new session, before the first job is taken."""
         self._conversation, self._tail = conversation, tail
+        for job_id in list(self._reserved):
+            self.release(job_id)
+        for attempt in self._attempts.values():
+            conversation.add(attempt.news)
+
+    def want(self, job: str) -> None:
+        """The next claim is for that job and no other."""
+        self._only = job
+
+    def refs(self) -> list[AttemptRef]:
+        """What is held here."""
+        return [AttemptRef(job_id=job_id, fence=fence) for job_id, fence in self._attempts]
+
+    async def keep(self, held: Collection[Held]) -> None:
+        """Of what a new session was asked for, this goes on; the rest is over."""
+        kept = {(each.job.id, each.job.fence) for each in held}
+        given_up = [attempt for key, attempt in self._attempts.items() if key not in kept]
+        await self._abandon(given_up, "its lease is over")
+        for each in held:
+            if (each.job.id, each.job.fence) not in self._attempts:
+                self._resume(each)
 
     def claim(self, queues: Collection[str]) -> Claim | None:
-        count = self._slots.free
-        if not count or self._leaving:
+        if not self._slots.free or self._leaving or not self._gate.is_open:
             return None
-        ordered = tuple(queue for queue in self._queues if queue in queues)
+        if self._only is not None:
+            only, self._only = self._only, None
+            return Claim(slots=1, queues=tuple(queues), only=only)
+        ordered, count = self._order.claim(queues, self._slots.free)
         free = self._slots.free_resources()
         ports = self._ports.some(count)
         return Claim(slots=count, queues=ordered, resources=free, ports=ports)
 
     def take(self, job: Job) -> None:
-        attempt = self._make(job, self._on_start)
-        if attempt.key in self._attempts:
+        key = job.id, job.fence
+        if key in self._attempts:
             return
-        self._attempts[attempt.key] = attempt
-        self._slots.take(attempt.key, job.spec.resources, instead_of=_place(job.id))
+        self._order.took(job.queue)
+        allotment = self._slots.take(key, job.spec.resources, instead_of=_place(job.id))
+        attempt = self._make(job, allotment, self._on_start)
         self._reserved.discard(job.id)
-        self._conversation.add(attempt.news)
         if self._leaving:
             attempt.stop(_leaving(job))
         else:
             logger.info("took %s", attempt.title)
-        task = asyncio.create_task(self._see_through(attempt))
+        self._begin(attempt, attempt.run())
+
+    def _resume(self, held: Held) -> None:
+        job = held.job
+        had = Holding.recalled(self._folder(job).allotment)
+        key = job.id, job.fence
+        allotment = self._slots.restore(key, job.spec.resources, had.gpus, had.cpus)
+        attempt = self._make(job, allotment, self._on_start)
+        logger.info("took up %s again", attempt.title)
+        self._begin(attempt, attempt.resume(held.output))
+
+    def _begin(self, attempt: Attempt, work: Coroutine[Any, Any, Ending]) -> None:
+        self._attempts[attempt.key] = attempt
+        if self._watcher is not None:
+            self._watcher.begun(attempt)
+        self._conversation.add(attempt.news)
+        task = asyncio.create_task(self._see_through(attempt, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -83,6 +145,12 @@ class Attempts:
         grace = attempt.job.spec.limits.grace_seconds
         message = order.message or "stop requested"
         attempt.stop(Stop(Outcome.STOPPED, ReasonCode.STOP_REQUESTED, message, grace))
+
+    def obey(self, wanted: Wanted) -> None:
+        if wanted is Wanted.STOP:
+            self._leave()
+        else:
+            self._gate.keep("drained", closed=wanted is Wanted.DRAIN)
 
     def grown(self) -> bool:
         """Any output that was not told yet."""
@@ -110,24 +178,29 @@ class Attempts:
 
     async def abandon(self, why: str) -> None:
         """End all processes now and tell nobody: the session is over."""
-        for attempt in self._attempts.values():
+        await self._abandon(list(self._attempts.values()), why)
+        await self.all_told()
+
+    async def _abandon(self, attempts: Collection[Attempt], why: str) -> None:
+        for attempt in attempts:
             attempt.news.closed.set()
             attempt.stop(Stop(Outcome.RELEASED, ReasonCode.LOST_WORKER, why, 0))
-        await self.kill()
-        await self.all_told()
+        await asyncio.gather(*(attempt.kill() for attempt in attempts))
 
     def _on_start(self) -> None:
         self._tail.restart()
         self._conversation.wake(_STARTED_WAITS_SECONDS)
 
-    async def _see_through(self, attempt: Attempt) -> None:
+    async def _see_through(self, attempt: Attempt, work: Coroutine[Any, Any, Ending]) -> None:
         began = time.monotonic()
         try:
-            end = await attempt.run()
+            end = await work
         except Exception as error:  # one job's surprise must not end the others
             logger.exception("the worker made a mistake with %s", attempt.title)
             message = f"the worker made a mistake: {type(error).__name__}: {error}"
             end = ending(Outcome.FAILED, ReasonCode.SETUP_FAILED, message)
+        if self._watcher is not None:
+            self._watcher.ended(attempt, end)
         attempt.news.finished(end)
         self._slots.give_back(attempt.key)
         self._conversation.wake()

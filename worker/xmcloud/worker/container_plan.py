@@ -1,6 +1,5 @@
 """From the definition of a job to what a container engine is asked for."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,17 +9,22 @@ from typing import Any
 from xmcloud.core.arguments import command_line, render
 from xmcloud.core.models import Job
 from xmcloud.core.names import derived_id
-from xmcloud.core.resources import accelerator
 from xmcloud.core.specs import Argument, Image
 from xmcloud.worker.attempt_folder import AttemptFolder
+from xmcloud.worker.container_output import log_config
 from xmcloud.worker.identity import Places, bound, job_environment, peers_of, with_peers
 from xmcloud.worker.setup import SetupFailed
 
 HOST = "host"
 GROUP_NETWORK = "xmcloud"
-_INSIDE = "/xmcloud"
+INSIDE = "/xmcloud"
+"""What containers see of the folder of their attempt; the home of users without one."""
+
 _PLACES = Places("/xmcloud/results.json", "/xmcloud/outputs", "/xmcloud/checkpoint")
 _JOB, _ATTEMPT = "xmcloud.job", "xmcloud.attempt"
+_CDI_KIND = "nvidia.com/gpu"
+_PODMAN_WITH_GPUS = (5, 4)
+"""Earlier ones leave devices out without a word."""
 
 Options = dict[str, Any]
 """Arguments of `docker.models.containers.ContainerCollection.create`."""
@@ -39,6 +43,25 @@ class Site:
     addresses: Mapping[str, str]
     """Of the hosts of peers that are named."""
 
+    podman: tuple[int, ...] = ()
+    """Its version; nothing for Docker."""
+
+    user: str = ""
+    """UID:GID that containers run as; '': what their images say."""
+
+    home: str = ""
+    """Of that user, if the image has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """What an image says of itself."""
+
+    digest: str = ""
+    entrypoint: Sequence[str] = ()
+    command: Sequence[str] = ()
+    directory: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class ContainerPlan:
@@ -49,7 +72,16 @@ class ContainerPlan:
     network: str
     options: Options
     folder: AttemptFolder
+    image: ImageFacts
     notes: Sequence[str] = ()
+
+    @property
+    def argv(self) -> list[str]:
+        """What runs in the container."""
+        own = "entrypoint" in self.options
+        entrypoint = self.options["entrypoint"] if own else self.image.entrypoint
+        # An entrypoint that is given leaves the image's command out.
+        return [*entrypoint, *self.options.get("command", () if own else self.image.command)]
 
 
 def labels(job_id: str, fence: int) -> dict[str, str]:
@@ -69,30 +101,42 @@ def container_name(full_name: str) -> str:
 
 
 def container_plan(
-    job: Job, image: Image, folder: AttemptFolder, site: Site, entrypoint: Sequence[str]
+    job: Job,
+    image: Image,
+    folder: AttemptFolder,
+    site: Site,
+    facts: ImageFacts,
+    gpus: Sequence[str] = (),
 ) -> ContainerPlan:
-    """`entrypoint` is the image's own. Raises `SetupFailed`."""
+    """`gpus` are the UUIDs that the job was allotted. Raises `SetupFailed`."""
     network = _network(job, site.network)
     job, hosts = _reaching_peers(job, network, site)
     job = bound(job)
-    environment = {**job.spec.environment, **job_environment(job, _PLACES)}
+    environment = {
+        **({"HOME": site.home} if site.home else {}),
+        **job.spec.environment,
+        **job_environment(job, _PLACES),
+        "NVIDIA_VISIBLE_DEVICES": ",".join(gpus) or "void",
+    }
     mounts, notes = _mounts(image, folder, site)
     options = {
         "image": image.image,
         "name": container_name(job.full_name),
         "labels": labels(job.id, job.fence),
-        **_command(image, job.spec.arguments, entrypoint),
+        **_command(image, job.spec.arguments, facts.entrypoint),
         "environment": environment,
         "use_config_proxy": False,
         "mounts": mounts,
         **_connections(job, image, network),
         "extra_hosts": hosts,
         **_limits(job),
+        **_devices(gpus, site.podman),
+        **({"user": site.user} if site.user else {}),
         "tty": image.options.interactive,
         "stdin_open": image.options.interactive,
-        "log_config": {"type": "none"},
+        "log_config": log_config(podman=bool(site.podman)),
     }
-    return ContainerPlan(options["name"], job.id, network, options, folder, notes)
+    return ContainerPlan(options["name"], job.id, network, options, folder, facts, notes)
 
 
 def _network(job: Job, default: str) -> str:
@@ -126,7 +170,7 @@ def _command(image: Image, arguments: Sequence[Argument], entrypoint: Sequence[s
 
 
 def _mounts(image: Image, folder: AttemptFolder, site: Site) -> tuple[list[Options], list[str]]:
-    folders = {str(folder.shared): _INSIDE, str(folder.checkpoint): _PLACES.checkpoint}
+    folders = {str(folder.shared): INSIDE, str(folder.checkpoint): _PLACES.checkpoint}
     for source, target in image.options.volumes.items():
         if not Path(source).is_absolute():
             raise SetupFailed(
@@ -168,8 +212,21 @@ def _limits(job: Job) -> Options:
         options["nano_cpus"] = int(cpu * 1_000_000_000)
     if memory := resources.get("memory"):
         options["mem_limit"] = options["memswap_limit"] = int(memory)
-    name = accelerator(job.spec)
-    if name and not name.startswith("tpu"):
-        count = math.ceil(resources[name])
-        options["device_requests"] = [{"count": count, "capabilities": [["gpu"]]}]
     return options
+
+
+def _devices(gpus: Sequence[str], podman: tuple[int, ...]) -> Options:
+    """Exactly those. Raises `SetupFailed` where the engine would start without them."""
+    if not gpus:
+        return {}
+    if not podman:
+        request: Options = {"device_ids": list(gpus), "capabilities": [["gpu"]]}
+    elif podman >= _PODMAN_WITH_GPUS:
+        request = {"driver": "cdi", "device_ids": [f"{_CDI_KIND}={uuid}" for uuid in gpus]}
+    else:
+        raise SetupFailed(
+            f"Podman {'.'.join(map(str, podman))} gives containers no GPUs when it is asked as"
+            f" Docker is. Update it to {'.'.join(map(str, _PODMAN_WITH_GPUS))} or later, or tell"
+            " the worker of a Docker engine by its setting container_host."
+        )
+    return {"device_requests": [request]}

@@ -1,23 +1,47 @@
 """What is asked of the container engine: Docker, or one that speaks its protocol."""
 
+import io
 import os
+import re
 import socket
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any, TextIO
 
-from xmcloud.worker.container_plan import HOST, ContainerPlan, job_of
+from xmcloud.worker.container_plan import HOST, ContainerPlan, ImageFacts, job_of
 from xmcloud.worker.disk import DiskFull
 from xmcloud.worker.setup import SetupFailed
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from docker.models.images import Image as EngineImage
 
 _SECONDS = 120
 _CONNECTIONS = 64
 _OWN_NETWORKS = {"bridge", "podman"}
 _CONFLICT = 409
+_PODMAN_TELLS_OUT_OF_MEMORY = (5,)
+_OTHER_USERS = {"name=rootless", "name=userns"}
+_USER_LINE = re.compile(r"[^:\n]*:[^:\n]*:(\d+):", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What sort of engine answers."""
+
+    podman: tuple[int, ...]
+    """Its version; nothing for Docker."""
+
+    own_users: bool
+    """Its containers have users of their own: root in them is not the machine's root."""
+
+    @property
+    def tells_out_of_memory(self) -> bool:
+        """Whether it says of a container that was killed if its memory ran out."""
+        return not self.podman or self.podman >= _PODMAN_TELLS_OUT_OF_MEMORY
 
 
 def connect(host: str) -> "DockerClient":
@@ -55,6 +79,46 @@ def explained(step: str) -> Iterator[None]:
         said = str(error.explanation or error) if isinstance(error, APIError) else str(error)
         _refuse_full_disk(said, step)
         raise SetupFailed(f"Cannot {step}: {said}.") from error
+
+
+def kind_of(client: "DockerClient") -> Kind:
+    """Raises `SetupFailed`."""
+    with explained("ask the container engine what it is"):
+        told, options = client.version(), client.info().get("SecurityOptions") or ()
+    versions = {part.get("Name"): part.get("Version", "") for part in told.get("Components") or ()}
+    podman = tuple(map(int, re.findall(r"\d+", versions.get("Podman Engine", ""))[:3]))
+    own_users = any(option.partition(",")[0] in _OTHER_USERS for option in options)
+    return Kind(podman, own_users)
+
+
+def facts_of(image: "EngineImage") -> ImageFacts:
+    """By the digest of its registry, if it came from one."""
+    config, digests = image.attrs["Config"], image.attrs.get("RepoDigests") or ()
+    return ImageFacts(
+        next((digest.partition("@")[2] for digest in digests), str(image.id)),
+        config.get("Entrypoint") or (),
+        config.get("Cmd") or (),
+        config.get("WorkingDir") or "/",
+    )
+
+
+def has_user(client: "DockerClient", image: str, uid: int) -> bool:
+    """Whether an image names that user, who has a home then. Raises `SetupFailed`."""
+    from docker.errors import NotFound
+
+    with explained(f"look into image {image}"):
+        container = client.containers.create(image, ["none"])  # which is not started
+        try:
+            pieces, _ = container.get_archive("/etc/passwd")
+            archive = io.BytesIO(b"".join(pieces))
+        except NotFound:
+            return False
+        finally:
+            container.remove(v=True, force=True)
+    with tarfile.open(fileobj=archive) as tar:
+        file = tar.extractfile(tar.next() or "")
+        users = file.read().decode(errors="replace") if file else ""
+    return str(uid) in {found[1] for found in map(_USER_LINE.match, users.splitlines()) if found}
 
 
 def pull_if_absent(client: "DockerClient", image: str, log: TextIO, given_up: Event) -> None:

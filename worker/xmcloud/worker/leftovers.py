@@ -4,22 +4,21 @@ import fcntl
 import logging
 import os
 import shutil
-import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import psutil
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import ClassVar
 
 from xmcloud.core.errors import XmcloudError
 from xmcloud.worker import family
 from xmcloud.worker.containers import RECORD, Containers
 from xmcloud.worker.identity import mark
+from xmcloud.worker.records import EXIT, left_of, recorded
 from xmcloud.worker.setup import SetupFailed
 
-# The start time of a process is told relative to the boot, which the kernel may correct a little.
-_CLOCK_CORRECTION_SECONDS = 1.5
+ENDING = "ending.json"
+"""What its news wrote when an attempt was over."""
+
 _KILLED_SECONDS = 10.0
 
 logger = logging.getLogger("xmcloud.worker")
@@ -29,21 +28,13 @@ class NameTaken(XmcloudError):
     """A worker of that name runs on this machine already."""
 
     slug, title = "worker-name-taken", "This worker runs already"
+    status: ClassVar[int] = 409
 
     def __init__(self, name: str, pid: str) -> None:
         super().__init__(
             f"A worker named {name!r} runs on this machine already (process {pid}).",
             "Stop it, or start another one with --name.",
         )
-
-
-class ProcessRecord(BaseModel):
-    """The first process of an attempt."""
-
-    model_config = ConfigDict(frozen=True)
-
-    pid: int = Field(gt=1)
-    created: float
 
 
 @contextmanager
@@ -63,37 +54,40 @@ def only_one(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-async def remove_leftovers(attempts: Path) -> int:
-    """Kill what still runs of earlier attempts, so that nothing runs twice; how many those were."""
-    folders = _folders(attempts)
+def recoverable(attempts: Path) -> list[Path]:
+    """Folders of attempts that an earlier run of the worker began and this one can go on with."""
+    return [folder for folder in _folders(attempts) if _is_recoverable(folder)]
+
+
+def beyond_recovery(attempts: Path) -> list[Path]:
+    """Folders of the others: their setup was not over, or they vanished."""
+    return [folder for folder in _folders(attempts) if not _is_recoverable(folder)]
+
+
+async def remove_leftovers(folders: Collection[Path]) -> int:
+    """Kill what still runs of those attempts, so that nothing runs twice; how many those were."""
     if not folders:
         return 0
-    marks = [mark(*_attempt(folder)) for folder in folders]
-
-    def left() -> list[psutil.Process]:
-        found = [kin for folder in folders for kin in _recorded(folder / "process.json")]
-        return family.living([*found, *family.carriers(marks)])
-
-    count = len(left())
-    while processes := left():
-        family.send(processes, signal.SIGKILL)
-        await family.gone(left, _KILLED_SECONDS)
+    marks = [mark(*attempt_of(folder)) for folder in folders]
+    count = len(left_of(folders, marks))
+    for process in await family.kill(lambda: left_of(folders, marks), _KILLED_SECONDS):
+        logger.error("process %d cannot be killed: see what it waits for", process.pid)
     for folder in folders:
         if not (folder / RECORD).exists():
             shutil.rmtree(folder, ignore_errors=True)
     return count
 
 
-async def remove_containers(attempts: Path, containers: Containers) -> int:
+async def remove_containers(folders: Collection[Path], containers: Containers) -> int:
     """Those of earlier attempts; before the processes, whose folders tell of both.
 
     What the engine does not remove now is tried again by the next start.
     """
-    folders = [folder for folder in _folders(attempts) if (folder / RECORD).exists()]
+    folders = [folder for folder in folders if (folder / RECORD).exists()]
     if not folders:
         return 0
     try:
-        count = await containers.remove([_attempt(folder) for folder in folders])
+        count = await containers.remove([attempt_of(folder) for folder in folders])
     except SetupFailed as error:
         logger.warning("containers of an earlier run may be left: %s", error)
         return 0
@@ -102,21 +96,16 @@ async def remove_containers(attempts: Path, containers: Containers) -> int:
     return count
 
 
-def _attempt(folder: Path) -> tuple[str, int]:
+def _is_recoverable(folder: Path) -> bool:
+    known = (EXIT, ENDING, RECORD)
+    return any((folder / name).exists() for name in known) or bool(recorded(folder))
+
+
+def attempt_of(folder: Path) -> tuple[str, int]:
+    """The job and the fence that a folder is named by."""
     job, _, fence = folder.name.partition("-")
     return job, int(fence)
 
 
 def _folders(attempts: Path) -> list[Path]:
     return list(attempts.glob("*-*")) if attempts.is_dir() else []
-
-
-def _recorded(path: Path) -> list[psutil.Process]:
-    try:
-        record = ProcessRecord.model_validate_json(path.read_bytes())
-        created = psutil.Process(record.pid).create_time()
-    except (FileNotFoundError, ValidationError, psutil.NoSuchProcess):
-        return []
-    if abs(created - record.created) > _CLOCK_CORRECTION_SECONDS:
-        return []
-    return family.descendants(record.pid)

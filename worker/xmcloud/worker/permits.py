@@ -11,6 +11,8 @@ from xmcloud.core.ports import Consumer, Delivery
 from xmcloud.core.topics import permit_subscription, queue_topic
 from xmcloud.core.worker_protocol import QueueAnswer, SyncAnswer
 from xmcloud.worker.disk import Disk
+from xmcloud.worker.eviction import Room
+from xmcloud.worker.gate import Gate
 from xmcloud.worker.slots import Slots
 
 _LONGEST_WAIT_SECONDS = 300.0
@@ -18,6 +20,7 @@ _ALL_THERE_ARE = 1000
 _FIRST_DELAY_SECONDS = 10.0
 _LONGEST_DELAY_SECONDS = 600.0
 _PAUSE_SECONDS = 2.0
+_TO_FREE_BYTES = 2**30
 _LOST_RACES_SECONDS = 0.2
 
 logger = logging.getLogger("xmcloud.worker")
@@ -46,6 +49,8 @@ class Permits:
         queues: Sequence[str],
         pool: str,
         disk: Disk,
+        room: Room,
+        gate: Gate,
     ) -> None:
         self._consumer = consumer
         self._conversation = conversation
@@ -53,6 +58,8 @@ class Permits:
         self._queues = queues
         self._subscriptions = [permit_subscription(queue, pool) for queue in queues]
         self._disk = disk
+        self._room = room
+        self._gate = gate
         self._hungry = set(queues)
         self._tidying = False
         self._delays: defaultdict[str, float] = defaultdict(lambda: _FIRST_DELAY_SECONDS)
@@ -63,6 +70,7 @@ class Permits:
         try:
             while True:
                 await self._slots.available.wait()
+                await self._while_closed()
                 await self._room_on_disk()
                 deliveries = await self._pull()
                 if deliveries and self._disk.shortage():
@@ -162,12 +170,19 @@ class Permits:
         except (Unavailable, StorageFull) as error:
             logger.debug("permits were not settled and come again: %s", error.detail)
 
+    async def _while_closed(self) -> None:
+        """What was permitted meanwhile went to others, or is asked for when it is open again."""
+        if not self._gate.is_open:
+            await self._gate.wait()
+            self._hungry = set(self._queues)
+
     async def _room_on_disk(self) -> None:
         told = False
         while shortage := self._disk.shortage():
             if not told:
                 logger.warning("takes no job: %s", shortage)
                 told = True
+                await self._room.trim(_TO_FREE_BYTES)
             await asyncio.sleep(_PAUSE_SECONDS)
         if told:
             logger.info("takes jobs again: there is room on disk")

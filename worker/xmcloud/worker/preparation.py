@@ -1,24 +1,27 @@
 """From the definition of a job to what can be started."""
 
 import asyncio
+import hashlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xmcloud.core.arguments import command_line
-from xmcloud.core.models import Job
+from xmcloud.core.models import Execution, Job
 from xmcloud.core.specs import Argument, Binary, Command, GitSource, Image, PythonSource
 from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.cache import BlobCache
 from xmcloud.worker.client import DamagedBlob, Refused
 from xmcloud.worker.container_plan import ContainerPlan
 from xmcloud.worker.containers import Containers
-from xmcloud.worker.environments import Environments
+from xmcloud.worker.environments import Environments, Listed, find, repositories
+from xmcloud.worker.eviction import Lease
 from xmcloud.worker.git.checkout import Revisions
 from xmcloud.worker.identity import bound, job_environment
 from xmcloud.worker.setup import PrivateStep, SetupFailed
+from xmcloud.worker.slots import Allotment
 
 if sys.version_info >= (3, 12):
     import tarfile
@@ -36,7 +39,10 @@ class Plan:
     argv: Sequence[str]
     directory: Path
     environment: Mapping[str, str]
+    execution: Execution
     executable: Path | None = None
+    lease: Lease | None = None
+    """Of the environment, for as long as it runs."""
 
 
 def base_environment(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -66,55 +72,77 @@ class Preparation:
         self.base = {"PYTHONUNBUFFERED": "1", **base}
 
     async def plan(
-        self, job: Job, folder: AttemptFolder, step: PrivateStep
+        self, job: Job, folder: AttemptFolder, allotment: Allotment, step: PrivateStep
     ) -> Plan | ContainerPlan:
         """Raises `SetupFailed`, `DiskFull` and OSError."""
         if isinstance(job.spec.executable, Image):
-            return await self._containers.plan(job, job.spec.executable, folder)
+            gpus = [gpu.uuid for gpu in allotment.gpus]
+            return await self._containers.plan(job, job.spec.executable, folder, gpus)
         job = bound(job)
         executable, arguments = job.spec.executable, job.spec.arguments
-        own = {**job.spec.environment, **job_environment(job, folder.places)}
+        own = {
+            **allotment.defaults(),
+            **job.spec.environment,
+            **job_environment(job, folder.places),
+            **allotment.environment(),
+        }
         if isinstance(executable, Command):
-            where = _directory(executable, folder.path)
             argv = command_line(executable.command, arguments)
-            return Plan(argv, where, {**self.base, **own})
+            return _plan(argv, _directory(executable, folder.path), {**self.base, **own}, "")
         if isinstance(executable, Binary):
             program = await self._program(executable, folder.path)
-            return _of_program(
-                executable, program, arguments, _work(folder.path), {**self.base, **own}
-            )
-        if isinstance(executable, GitSource):
-            await self._check_out(executable, folder.path, step)
-        else:
-            assert isinstance(executable, PythonSource)
-            archive = await self._blob(executable.archive, "the source archive")
-            await asyncio.to_thread(_extract, archive, _work(folder.path), "source archive")
-        return await self._python(executable, arguments, _work(folder.path), own, step)
+            work = _work(folder.path)
+            return _of_program(executable, program, arguments, work, {**self.base, **own})
+        assert not isinstance(executable, Image)
+        code = await self._fetch(executable, folder.path, step)
+        return await self._python(executable, code, arguments, folder, own, step)
 
-    async def _check_out(self, source: GitSource, folder: Path, step: PrivateStep) -> None:
+    async def _fetch(
+        self, source: PythonSource | GitSource, folder: Path, step: PrivateStep
+    ) -> str:
+        """The code, in the folder of the work; what it is called."""
+        if isinstance(source, PythonSource):
+            archive = await self._blob(source.archive, "the source archive")
+            await asyncio.to_thread(_extract, archive, _work(folder), "source archive")
+            return f"sha256:{source.archive}"
         changes, commits = "the uncommitted changes", "the commits that were not pushed"
         diff = await self._blob(source.diff, changes) if source.diff else None
         bundle = await self._blob(source.bundle, commits) if source.bundle else None
         await self._revisions.check_out(source, folder / "work", step, diff=diff, bundle=bundle)
+        return f"git:{source.commit}" + (f"+{source.diff}" if source.diff else "")
 
     async def _python(
         self,
         source: PythonSource | GitSource,
+        code: str,
         arguments: Sequence[Argument],
-        work: Path,
+        folder: AttemptFolder,
         own: Mapping[str, str],
         step: PrivateStep,
     ) -> Plan:
+        work = _work(folder.path)
         where = _inside(work, source)
+        given = source.requirements
+        wanted = Listed(given) if given else await asyncio.to_thread(find, where, work)
 
         async def install(name: str, argv: Sequence[str]) -> None:
-            await step(name, argv, self._revisions.installer(source.requirements))
+            await step(name, argv, self._revisions.installer(repositories(wanted)))
 
-        venv = await self._environments.folder(source.requirements, install)
+        made = await self._environments.environment(wanted, install, source.python)
+        folder.packages.write_bytes(made.freeze)
         inherited = {k: v for k, v in self.base.items() if k not in _OTHER_PYTHON}
-        path = f"{venv / 'bin'}{os.pathsep}{inherited.get('PATH', os.defpath)}"
-        environment = {**inherited, "PATH": path, "VIRTUAL_ENV": str(venv), **own}
-        return Plan(command_line(source.entrypoint, arguments), where, environment)
+        path = f"{made.path / 'bin'}{os.pathsep}{inherited.get('PATH', os.defpath)}"
+        modules = [*map(str, made.code), *filter(None, [own.get("PYTHONPATH")])]
+        environment = {**inherited, "PATH": path, "VIRTUAL_ENV": str(made.path), **own}
+        if modules:
+            environment["PYTHONPATH"] = os.pathsep.join(modules)
+        plan = _plan(command_line(source.entrypoint, arguments), where, environment, code)
+        execution = plan.execution.evolve(
+            directory=source.directory,
+            python=made.python,
+            packages=hashlib.sha256(made.freeze).hexdigest(),
+        )
+        return replace(plan, execution=execution, lease=made.lease)
 
     async def _program(self, binary: Binary, folder: Path) -> Path:
         file = await self._blob(binary.file, "the binary")
@@ -135,6 +163,17 @@ class Preparation:
             return await self._blobs.file(digest)
         except (Refused, DamagedBlob) as error:
             raise SetupFailed(f"Cannot fetch {what}: {error} Launch the job again.") from error
+
+
+def _plan(
+    argv: Sequence[str],
+    directory: Path,
+    environment: Mapping[str, str],
+    code: str,
+    executable: Path | None = None,
+) -> Plan:
+    execution = Execution(argv=Execution.command(argv), directory=str(directory), code=code)
+    return Plan(argv, directory, environment, execution, executable)
 
 
 def _work(folder: Path) -> Path:
@@ -178,11 +217,12 @@ def _of_program(
     work: Path,
     environment: Mapping[str, str],
 ) -> Plan:
+    code = f"sha256:{binary.file}"
     if any(argument.shell for argument in arguments):
         # A shell cannot start a file under another name.
-        return Plan(command_line([str(program)], arguments), work, environment)
+        return _plan(command_line([str(program)], arguments), work, environment, code)
     argv = command_line([binary.name], arguments)
-    return Plan(argv, work, environment, executable=program)
+    return _plan(argv, work, environment, code, program)
 
 
 def _extract(archive: Path, target: Path, what: str) -> None:

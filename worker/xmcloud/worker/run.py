@@ -2,30 +2,38 @@
 
 import asyncio
 import errno
-import json
 import logging
 import shutil
+import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
-import psutil
 from pydantic import JsonValue
 
-from xmcloud.core.models import Job, Outcome, ReasonCode
+from xmcloud.core.errors import XmcloudError
+from xmcloud.core.models import Execution, Job, JobState, Outcome, ReasonCode
 from xmcloud.core.protocol import Problem
 from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.container_plan import ContainerPlan
 from xmcloud.worker.containers import Containers
 from xmcloud.worker.disk import Disk, DiskFull, noticing_full_disk
+from xmcloud.worker.eviction import Lease
 from xmcloud.worker.identity import mark
+from xmcloud.worker.limits import MemoryWatch
+from xmcloud.worker.machine import oom_kills
 from xmcloud.worker.news import Ending, News
+from xmcloud.worker.outputs import HERE, Store, collect, in_container
 from xmcloud.worker.preparation import Plan, Preparation
 from xmcloud.worker.process import Launcher, Process
 from xmcloud.worker.reasons import UnusableResults, ending, exited, read_results
+from xmcloud.worker.records import EXIT
 from xmcloud.worker.running import Running, Vanished
 from xmcloud.worker.setup import SetupFailed
+from xmcloud.worker.slots import Allotment
+from xmcloud.worker.statistics.sampler import Sampler
 from xmcloud.worker.steps import Steps
 
 logger = logging.getLogger("xmcloud.worker")
@@ -46,6 +54,19 @@ class _Stopped(Exception):
     """The attempt was stopped before its process started."""
 
 
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What the attempts of a worker share."""
+
+    launcher: Launcher
+    containers: Containers
+    preparation: Preparation
+    disk: Disk
+    memory: MemoryWatch
+    sampler: Sampler
+    store: Store
+
+
 class Attempt:
     """A claimed job on this machine, with a folder of its own until its end was taken."""
 
@@ -53,25 +74,23 @@ class Attempt:
         self,
         job: Job,
         folder: AttemptFolder,
-        launcher: Launcher,
-        containers: Containers,
-        preparation: Preparation,
-        disk: Disk,
+        allotment: Allotment,
+        workshop: Workshop,
         on_start: Callable[[], None],
     ) -> None:
         self.job = job
         self.key = job.id, job.fence
         self.title = f"{job.experiment_id}/{job.unit} {job.name!r} (attempt {job.fence})"
-        self._folder = folder
+        self.folder = folder
         self.news = News(job.id, job.fence, folder.log, self._refused)
-        self._launcher = launcher
-        self._containers = containers
-        self._preparation = preparation
-        self._step = Steps(launcher, folder.path, mark(*self.key), preparation.base)
-        self._disk = disk
+        self._allotment = allotment
+        self._shop = workshop
+        base = workshop.preparation.base
+        self._step = Steps(workshop.launcher, folder.path, mark(*self.key), base)
         self._on_start = on_start
         self._stopping: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()
         self._running: Running | None = None
+        self._lease: Lease | None = None
         self._killed = False
 
     def stop(self, stop: Stop) -> None:
@@ -89,31 +108,78 @@ class Attempt:
         """Until nothing of it runs any more."""
         try:
             with noticing_full_disk():
-                self._folder.make()
-                plan = await self._unless_stopped(
-                    self._preparation.plan(self.job, self._folder, self._step)
-                )
-                running = await self._start(plan)
+                running = await self._prepared()
         except _Stopped:
             return self._stopped()
         except SetupFailed as error:
             return ending(Outcome.FAILED, ReasonCode.SETUP_FAILED, str(error))
         except DiskFull as error:
-            self._disk.ran_full()
+            self._shop.disk.ran_full()
             return ending(Outcome.RELEASED, ReasonCode.DISK_FULL, f"while preparing: {error}")
         except OSError as error:
             return ending(Outcome.FAILED, ReasonCode.SETUP_FAILED, f"Cannot prepare: {error}.")
-        try:
-            return await self._watch(running)
         except Vanished as error:
             return ending(Outcome.RELEASED, ReasonCode.LOST_WORKER, str(error))
+        return await self._until_over(running)
+
+    async def resume(self, output: int) -> Ending:
+        """As `run`, of an attempt that an earlier run of this worker began.
+
+        `output` are the bytes of its log that the control plane has.
+        """
+        self.news.go_on(output)
+        if (ended := self.news.saved_ending()) is not None:
+            return ended
+        if self.job.state is JobState.STARTING:
+            self.news.started(datetime.now(UTC))
+        gone = ending(
+            Outcome.RELEASED,
+            ReasonCode.LOST_WORKER,
+            "what it ran had gone when the worker came back",
+        )
+        try:
+            # First: what no process of the attempt is known for ends all that carry its mark.
+            container = await self._shop.containers.adopt(*self.key, self.folder)
+            running = container or await self._shop.launcher.adopt(
+                self.folder.path, mark(*self.key)
+            )
+        except Vanished as error:
+            return ending(Outcome.RELEASED, ReasonCode.LOST_WORKER, str(error))
+        if running is None:
+            return gone
+        self._running = running
+        return await self._until_over(running)
 
     async def clean_up(self) -> None:
         """Remove what it left on disk."""
-        if isinstance(self._running, Process) and not (self._folder.path / "work").exists():
-            shutil.rmtree(self._folder.path, ignore_errors=True)
+        if isinstance(self._running, Process) and not (self.folder.path / "work").exists():
+            shutil.rmtree(self.folder.path, ignore_errors=True)
         else:
-            await asyncio.to_thread(shutil.rmtree, self._folder.path, ignore_errors=True)
+            await self._shop.containers.delete(self.folder.path)
+
+    async def _prepared(self) -> Running:
+        if self._allotment.lacking:
+            raise SetupFailed(self._allotment.lacking)
+        self.folder.make()
+        self._allotment.remember(self.folder.allotment)
+        plan = await self._unless_stopped(
+            self._shop.preparation.plan(self.job, self.folder, self._allotment, self._step)
+        )
+        return await self._start(plan)
+
+    async def _until_over(self, running: Running) -> Ending:
+        pids = partial(_pids, running)
+        gpus = [gpu.index for gpu in self._allotment.gpus]
+        self._shop.sampler.watch(self.key, pids, self.news.measured, gpus)
+        try:
+            ended = await self._watch(running)
+        except Vanished as error:
+            return ending(Outcome.RELEASED, ReasonCode.LOST_WORKER, str(error))
+        finally:
+            self._shop.sampler.forget(self.key)
+            if self._lease is not None:
+                self._lease.release()
+        return await self._with_outputs(ended, isinstance(running, Process))
 
     async def _unless_stopped(self, work: Awaitable[Result]) -> Result:
         task = asyncio.ensure_future(work)
@@ -128,47 +194,51 @@ class Attempt:
 
     async def _start(self, plan: Plan | ContainerPlan) -> Running:
         if isinstance(plan, ContainerPlan):
-            self._running = await self._containers.start(plan)
+            execution = Execution(
+                argv=Execution.command(plan.argv),
+                directory=plan.image.directory,
+                code=plan.image.digest,
+            )
+            self._running = await self._shop.containers.start(plan)
         else:
-            self._running = self._launch(plan)
-        self.news.started(datetime.now(UTC))
+            execution = plan.execution
+            self._lease = plan.lease
+            self._running = await self._launch(plan)
+        gpus = tuple(map(str, self._allotment.gpus))
+        here = execution.evolve(host=socket.gethostname(), gpus=gpus)
+        self.news.started(datetime.now(UTC), here)
         self._on_start()
         return self._running
 
-    def _launch(self, plan: Plan) -> Process:
+    async def _launch(self, plan: Plan) -> Process:
         try:
-            process = self._spawn(plan)
+            return await self._spawn(plan)
         except OSError as error:
             raise SetupFailed(_cannot_start(plan, error)) from error
-        self._remember(process)
-        return process
 
-    def _spawn(self, plan: Plan) -> Process:
-        return self._launcher.spawn(
+    async def _spawn(self, plan: Plan) -> Process:
+        return await self._shop.launcher.spawn(
             plan.argv,
             directory=plan.directory,
             environment=plan.environment,
             mark=mark(*self.key),
-            log=self._folder.log,
+            log=self.folder.log,
             executable=plan.executable,
+            exit_file=self.folder.path / EXIT,
+            cpus=self._allotment.cpus,
         )
-
-    def _remember(self, process: Process) -> None:
-        """For the next run of the worker, should this one end without a word."""
-        try:
-            record = {"pid": process.pid, "created": psutil.Process(process.pid).create_time()}
-        except psutil.NoSuchProcess:
-            return
-        (self._folder.path / "process.json").write_text(json.dumps(record))
 
     async def _watch(self, running: Running) -> Ending:
-        limits = self.job.spec.limits
+        limits, kills = self.job.spec.limits, oom_kills()
         exit_code = asyncio.ensure_future(running.wait())
-        waiting: set[asyncio.Future[Any]] = {exit_code, self._stopping}
+        too_much = asyncio.ensure_future(self._too_much_memory(running))
+        waiting: set[asyncio.Future[Any]] = {exit_code, too_much, self._stopping}
         await asyncio.wait(
-            waiting, timeout=limits.runtime_seconds, return_when=asyncio.FIRST_COMPLETED
+            waiting, timeout=self._runtime_left(), return_when=asyncio.FIRST_COMPLETED
         )
         by_itself = exit_code.done()
+        over = "" if by_itself or not too_much.done() else too_much.result()
+        too_much.cancel()
         if not by_itself:
             asked = self._stopping.done()
             grace = self._stopping.result().grace_seconds if asked else limits.grace_seconds
@@ -176,19 +246,70 @@ class Attempt:
         code = await exit_code
         await running.bury(limits.grace_seconds)
         if by_itself:
-            return exited(code, self.news.last_lines(), self._results(), running.note)
+            memory = running.out_of_memory or oom_kills() > kills
+            last = self.news.last_lines()
+            return exited(code, last, self._results(), running.note, out_of_memory=memory)
         if self._stopping.done():
             return self._stopped()
-        message = f"timed out after {limits.runtime_seconds:g} s\n{self.news.last_lines()}"
-        return ending(Outcome.FAILED, ReasonCode.TIMED_OUT, message.strip())
+        if over:
+            return self._failed(ReasonCode.OUT_OF_MEMORY, over)
+        return self._failed(ReasonCode.TIMED_OUT, f"timed out after {limits.runtime_seconds:g} s")
+
+    async def _too_much_memory(self, running: Running) -> str:
+        """Why it has to end. Containers have a limit of their own."""
+        if not isinstance(running, Process):
+            never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            return await never
+        return await self._shop.memory.exceeded(running.pid, self.job.spec.resources)
+
+    def _failed(self, code: ReasonCode, why: str) -> Ending:
+        return ending(Outcome.FAILED, code, f"{why}\n{self.news.last_lines()}".strip())
+
+    async def _with_outputs(self, ended: Ending, is_process: bool) -> Ending:
+        """With what it left behind, and the list of its packages, stored.
+
+        Not of one that is given back, or that nobody wants to hear of any more.
+        """
+        if ended.outcome is Outcome.RELEASED:
+            return ended
+        storing = asyncio.create_task(self._store(ended.results, is_process))
+        closed = asyncio.create_task(self.news.closed.wait())
+        await asyncio.wait({storing, closed}, return_when=asyncio.FIRST_COMPLETED)
+        closed.cancel()
+        if not storing.done():
+            storing.cancel()
+            await asyncio.wait({storing})
+            return ended
+        return replace(ended, results=storing.result())
+
+    async def _store(self, results: dict[str, JsonValue], is_process: bool) -> dict[str, JsonValue]:
+        places = HERE if is_process else in_container(self.folder.shared)
+        found = await collect(self.folder.outputs, results, self._shop.store, self._say, places)
+        try:
+            if self.folder.packages.exists():
+                await self._shop.store(self.folder.packages)
+        except (OSError, XmcloudError) as error:
+            self._say(f"the list of its packages is not stored: {error}")
+        return found
+
+    def _runtime_left(self) -> float | None:
+        """Seconds; an attempt that went on under another worker process has used some."""
+        limit, attempt = self.job.spec.limits.runtime_seconds, self.job.attempt
+        if limit is None or attempt is None or attempt.started_at is None:
+            return limit
+        return max(0.0, limit - (datetime.now(UTC) - attempt.started_at).total_seconds())
 
     def _results(self) -> dict[str, JsonValue]:
         try:
-            return read_results(self._folder.results)
+            return read_results(self.folder.results)
         except UnusableResults as error:
-            with self._folder.log.open("a", encoding="utf-8") as log:
-                log.write(f"xmcloud: the file of results is ignored: {error}\n")
+            self._say(f"the file of results is ignored: {error}")
             return {}
+
+    def _say(self, text: str) -> None:
+        """A line in its log."""
+        with self.folder.log.open("a", encoding="utf-8", errors="replace") as log:
+            log.write(f"xmcloud: {text}\n")
 
     def _stopped(self) -> Ending:
         stop = self._stopping.result()
@@ -199,6 +320,10 @@ class Attempt:
             return
         logger.warning("gave up %s: %s", self.title, problem.detail)
         self.stop(Stop(Outcome.RELEASED, ReasonCode.LOST_WORKER, problem.detail, 0))
+
+
+def _pids(running: Running) -> list[int]:
+    return [running.pid] if isinstance(running, Process) else []
 
 
 def _cannot_start(plan: Plan, error: OSError) -> str:

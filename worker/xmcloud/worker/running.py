@@ -10,6 +10,10 @@ class Running(Protocol):
     def note(self) -> str:
         """What the exit code does not say about the end; '' when there is nothing."""
 
+    @property
+    def out_of_memory(self) -> bool:
+        """Once it ended: whether that was why."""
+
     async def wait(self) -> int:
         """The exit code, or minus the number of the signal that ended it. Raises `Vanished`."""
 

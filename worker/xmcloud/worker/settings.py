@@ -22,7 +22,10 @@ from xmcloud.core.base import Model
 from xmcloud.core.errors import XmcloudError
 from xmcloud.core.names import Slug
 from xmcloud.core.specs import Resources
+from xmcloud.worker.eviction import LIMIT_BYTES
 from xmcloud.worker.git.hosts import GitHost, HostName
+from xmcloud.worker.gpu_choice import GpuChoice, of_nvidia
+from xmcloud.worker.hours import Hours
 
 _VARIABLES = {
     "url": "XMCLOUD_URL",
@@ -33,11 +36,16 @@ _VARIABLES = {
     "pool": "XMCLOUD_WORKER_POOL",
     "queues": "XMCLOUD_WORKER_QUEUES",
     "slots": "XMCLOUD_WORKER_SLOTS",
+    "gpus": "XMCLOUD_WORKER_GPUS",
+    "order": "XMCLOUD_WORKER_ORDER",
+    "hours": "XMCLOUD_WORKER_HOURS",
     "address": "XMCLOUD_WORKER_ADDRESS",
     "container_host": "XMCLOUD_WORKER_CONTAINER_HOST",
     "container_network": "XMCLOUD_WORKER_CONTAINER_NETWORK",
+    "container_user": "XMCLOUD_WORKER_CONTAINER_USER",
     "gcs_root": "XMCLOUD_WORKER_GCS_ROOT",
     "checkpoints": "XMCLOUD_WORKER_CHECKPOINTS",
+    "cache_limit_bytes": "XMCLOUD_WORKER_CACHE_LIMIT_BYTES",
 }
 
 
@@ -60,7 +68,17 @@ class WorkerSettings(Model):
         "default",
         "low",
     )
+    order: Literal["strict", "fair"] = Field(
+        "strict", description="Strict: the first queue first. Fair: queues share by weight."
+    )
+    weights: dict[Slug, Annotated[float, Field(gt=0)]] = Field(
+        {}, description="Of queues that are shared fairly; 1 unless set."
+    )
+    hours: str = Field("", description="When it takes jobs: 'mon-fri 20:00-08:00, sat'.")
     slots: Annotated[int, Field(ge=1, le=1000)] = 1
+    gpus: GpuChoice = Field(
+        GpuChoice(), description="For jobs: 'all', 'none', numbers or UUIDs: '0,1'."
+    )
     resources: Resources = Field({}, description="Announced in place of what the machine has.")
     address: Annotated[str, Field(max_length=255)] = Field(
         "", description="Where other workers reach its jobs; '': that of the way to the API."
@@ -71,6 +89,9 @@ class WorkerSettings(Model):
     container_network: str = Field(
         "", description="For containers; '': the engine's bridge if it has one, else 'host'."
     )
+    container_user: Literal["", "worker", "image"] = Field(
+        "", description="Whom containers run as; '': 'worker' unless it or the engine is special."
+    )
     gcs_root: Path | None = Field(None, description="What containers may see below /gcs.")
     checkpoints: Path | None = Field(
         None, description="Folder of checkpoints, best one that the workers of a pool share."
@@ -80,6 +101,9 @@ class WorkerSettings(Model):
     project: str = Field("", description="The Google Cloud project whose Pub/Sub to pull from.")
     home: Path
     cache: Path
+    cache_limit_bytes: Annotated[int, Field(ge=0)] = Field(
+        LIMIT_BYTES, description="What is used least recently goes when `cache` holds more."
+    )
     disk_floor_bytes: Annotated[int, Field(ge=0)] = Field(
         512 * 1024 * 1024, description="Takes no job while less is free."
     )
@@ -89,11 +113,24 @@ class WorkerSettings(Model):
     def _split(cls, value: object) -> object:
         return tuple(value.split(",")) if isinstance(value, str) else value
 
+    @field_validator("gpus", mode="before")
+    @classmethod
+    def _parse_gpus(cls, value: object) -> object:
+        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+        return GpuChoice.parse(str(text)) if isinstance(text, str | int) else text
+
     @model_validator(mode="after")
     def _pubsub_has_a_project(self) -> Self:
         if self.queue == "pubsub" and not self.project:
             raise ValueError("XMCLOUD_QUEUE=pubsub needs GOOGLE_CLOUD_PROJECT")
         return self
+
+    @field_validator("hours")
+    @classmethod
+    def _are_hours(cls, text: str) -> str:
+        if text:
+            Hours.parse(text)
+        return text
 
     @property
     def folder(self) -> Path:
@@ -111,15 +148,18 @@ def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> W
     Raises InvalidSettings.
     """
     home = Path(flags.get("home") or environment.get("XMCLOUD_HOME") or "~/.local/share/xmcloud")
-    cache = Path(flags.get("cache") or environment.get("XMCLOUD_CACHE") or "~/.cache/xmcloud")
-    home, cache = home.expanduser().absolute(), cache.expanduser().absolute()
+    home = home.expanduser().absolute()
+    in_file = _object_in(home / "worker.json")
+    told = flags.get("cache") or environment.get("XMCLOUD_CACHE") or in_file.get("cache")
+    cache = Path(str(told or "~/.cache/xmcloud")).expanduser().absolute()
     variables = {
         key: environment[name] for key, name in _VARIABLES.items() if environment.get(name)
     }
+    variables |= _gpus(environment)
     given = {key: value for key, value in flags.items() if value is not None}
     values: dict[str, Any] = {
         "name": _machine_name(),
-        **_object_in(home / "worker.json"),
+        **in_file,
         **variables,
         **given,
         "home": home,
@@ -138,6 +178,20 @@ def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> W
         return WorkerSettings.model_validate(values)
     except ValidationError as error:
         raise InvalidSettings(_first(error), "Correct it and start the worker again.") from None
+
+
+def _gpus(environment: Mapping[str, str]) -> dict[str, str]:
+    """Here, other than elsewhere, an empty variable says something: none."""
+    if (own := environment.get(_VARIABLES["gpus"])) is not None:
+        return {"gpus": own}
+    if (nvidia := environment.get("NVIDIA_VISIBLE_DEVICES")) is not None:
+        return {"gpus": of_nvidia(nvidia, contained=_in_container(environment))}
+    return {}
+
+
+def _in_container(environment: Mapping[str, str]) -> bool:
+    files = (Path("/.dockerenv"), Path("/run/.containerenv"))
+    return "KUBERNETES_SERVICE_HOST" in environment or any(file.exists() for file in files)
 
 
 def _first(error: ValidationError) -> str:

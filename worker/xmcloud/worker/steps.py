@@ -38,7 +38,7 @@ class Steps:
         """Raises `StepFailed` and `DiskFull`."""
         access = access or Access(self._base)
         with Relay(self._folder, access.secrets) as relay:
-            process = self._launcher.spawn(
+            process = await self._launcher.spawn(
                 argv,
                 directory=self._folder,
                 environment=access.environment,

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Never, Protocol
 
 from xmcloud.core.errors import StorageFull, Unavailable, XmcloudError
-from xmcloud.core.models import Job
+from xmcloud.core.models import Job, Statistics, Wanted
 from xmcloud.core.worker_protocol import (
     OUTPUT_LIMIT,
     AttemptRef,
@@ -51,6 +51,9 @@ class Crew(Protocol):
     def stop(self, order: StopOrder) -> None:
         """Somebody asked for an attempt to stop."""
 
+    def obey(self, wanted: Wanted) -> None:
+        """What people want of this worker, as often as it is told."""
+
 
 class Conversation:
     """Everything one session says. Whatever comes up while a request is under way goes together.
@@ -58,8 +61,16 @@ class Conversation:
     A heartbeat is sent only when nothing else was for a while.
     """
 
-    def __init__(self, client: ApiClient, lease: Lease, crew: Crew) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        lease: Lease,
+        crew: Crew,
+        measured: Callable[[], Statistics | None] = lambda: None,
+    ) -> None:
+        """`measured` gives statistics of the machine when there are some to be told."""
         self._client = client
+        self._measured = measured
         self._session = lease.session.id
         self._heartbeat = lease.heartbeat_seconds
         self._crew = crew
@@ -145,6 +156,7 @@ class Conversation:
         request = Sync(
             reports=tuple(reports),
             claim=claim,
+            statistics=self._measured(),
             watch_stops=watch_stops,
             known=self._known() if doubt or overdue or doubtful else None,
         )
@@ -228,6 +240,7 @@ class Conversation:
             self._crew.take(job)
         for order in answer.stops:
             self._crew.stop(order)
+        self._crew.obey(answer.wanted)
         if any(news.urgent for news in self._news.values()):
             self.wake()
 
