@@ -72,5 +72,12 @@ def complete_pools(
     return _names((each["pool"] for each in sessions), incomplete)
 
 
+def complete_workers(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    sessions = (ask("/v1/workers") or {}).get("sessions", [])
+    return _names((each["worker"] for each in sessions), incomplete)
+
+
 def _names(names: Any, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in sorted(set(names)) if name.startswith(incomplete)]

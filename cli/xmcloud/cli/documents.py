@@ -1,5 +1,7 @@
 """JSON that a command prints and the protocol has no answer for: several answers in one."""
 
+from pathlib import Path
+
 from xmcloud.core.base import Model
 from xmcloud.core.models import Job
 from xmcloud.core.protocol import ExperimentStatus, QueueStatus
@@ -21,3 +23,20 @@ class Stopped(Model):
     """The processes of this machine that were running."""
 
     stopped: list[str]
+
+
+class Installed(Model):
+    """The unit of a worker; `written` is false for one that was there already."""
+
+    path: Path
+    written: bool
+    started: bool
+
+
+class Background(Model):
+    """A worker that was started and left running."""
+
+    name: str
+    url: str
+    pid: int
+    log: Path

@@ -1,14 +1,16 @@
 """Experiments, jobs, queues and workers as rows of tables."""
 
 import shlex
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from xmcloud.cli.sparklines import size
 from xmcloud.cli.tables import Cell, Span
 from xmcloud.core.arguments import render
 from xmcloud.core.builds import Build, BuildState
-from xmcloud.core.models import Attempt, Job, JobState, ReasonCode, Session
+from xmcloud.core.models import Attempt, Execution, Job, JobState, ReasonCode, Session, Wanted
 from xmcloud.core.protocol import Cause, ExperimentStatus, QueueStatus, TargetStatus
 from xmcloud.core.specs import Binary, Command, GitSource, Image, PythonSource
 from xmcloud.xm_cloud.rows import parameters, results
@@ -17,6 +19,7 @@ from xmcloud.xm_cloud.times import age, duration, memory
 if TYPE_CHECKING:
     from xmcloud.local.status import Part
 
+_BYTES = {"memory", "ram", "disk", "tmp_space"}
 SHORT = 8
 """Characters of an id that tables show; 40 bits tell any team's apart."""
 
@@ -38,7 +41,8 @@ ATTEMPTS = ("attempt", "worker", "outcome", "started", "duration", "reason")
 QUEUES = ("queue", "priority", "waiting", "oldest", "state")
 BUILDS = ("build", "image", "state", "by", "asked for", "duration", "detail")
 TARGETS = ("target", "running", "limit", "refuses")
-WORKERS = ("worker", "pool", "queues", "slots", "host", "connected", "heard from")
+WORKERS = ("worker", "state", "pool", "queues", "gpus", "host", "last seen")
+HELD = ("job", "unit", "name", "state", "duration", "gpus", "asked for")
 
 PARTS = ("part", "state", "pid", "url", "uptime", "memory", "log")
 
@@ -174,15 +178,76 @@ def target_row(target: TargetStatus, now: datetime) -> list[Cell]:
     return [target.name, str(target.running), str(target.limit), "; ".join(blocks)]
 
 
-def worker_row(session: Session, now: datetime) -> list[Cell]:
+def worker_row(session: Session, running: int, now: datetime) -> list[Cell]:
     return [
         session.worker,
+        worker_state(session, running),
         session.pool,
         ", ".join(session.queues),
-        str(session.slots),
+        gpu_counts(session.gpus),
         session.host,
-        age(session.opened_at, now),
         age(session.renewed_at, now),
+    ]
+
+
+def worker_state(session: Session, running: int) -> Cell:
+    """What people want of it comes before what it does."""
+    slots = f"{running}/{session.slots}"
+    match session.wanted:
+        case Wanted.STOP:
+            return [Span(f"stopping {slots}", "magenta")]
+        case Wanted.DRAIN if running:
+            return [Span(f"draining {slots}", "yellow")]
+        case Wanted.DRAIN:
+            return [Span("drained", "yellow")]
+    return [Span(f"running {slots}", "blue")] if running else f"idle 0/{session.slots}"
+
+
+def gpu_counts(gpus: Sequence[str]) -> str:
+    """`2 x NVIDIA A100, NVIDIA T4`: of what was announced as `0 NVIDIA A100`."""
+    models = Counter(gpu.lstrip("0123456789: ") or gpu for gpu in gpus)
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in models.items())
+
+
+def held_row(job: Job, now: datetime) -> list[Cell]:
+    last = job.attempts[-1]
+    return [
+        job.id[:SHORT],
+        full_reference(job),
+        job.name,
+        state_cell(job),
+        attempt_duration(last, now),
+        ", ".join(gpu.split()[0] for gpu in last.execution.gpus) if last.execution else "",
+        ", ".join(resource(name, amount) for name, amount in job.spec.resources.items()),
+    ]
+
+
+def resource(name: str, amount: float) -> str:
+    """`4 cpu`, `1.2 GB memory`."""
+    return f"{size(amount) if name in _BYTES else f'{amount:g}'} {name}"
+
+
+def free_resources(session: Session, jobs: Sequence[Job]) -> str:
+    """`memory 12 of 25 GB free`: what its jobs did not ask for."""
+    told = []
+    for name, total in session.resources.items():
+        free = max(0.0, total - sum(job.spec.resources.get(name, 0.0) for job in jobs))
+        shown = size if name in _BYTES else "{:g}".format
+        told.append(f"{name} {shown(free)} of {shown(total)} free")
+    return ", ".join(told)
+
+
+def execution(told: Execution, packages: int | None) -> list[tuple[str, Cell]]:
+    """What a worker really ran; `packages` is how many there were, if that is known."""
+    count = "" if packages is None else f"{packages}, "
+    return [
+        ("Command", _cut(shlex.join(told.argv), 400)),
+        ("Directory", told.directory),
+        ("Code", told.code),
+        ("Python", told.python),
+        ("Packages", f"{count}sha256:{told.packages[:12]}" if told.packages else ""),
+        ("Host", told.host),
+        ("GPUs", ", ".join(told.gpus)),
     ]
 
 

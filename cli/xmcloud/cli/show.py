@@ -1,5 +1,6 @@
 """`xmcloud list` and `xmcloud show`."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -55,6 +56,8 @@ def show(reference: Reference, as_json: bool) -> None:
                 return
             started = found.state.active or found.state.terminal
             _show_job(found, [] if started else client.pending(found.id).causes)
+            if found.attempts:
+                _show_newest_attempt(client, found)
             return
         jobs = sorted(client.jobs_of(found.experiment.id), key=place_in_experiment)
         why = {} if as_json else _why_waiting(client, found)
@@ -152,6 +155,31 @@ def _show_job(job: "Job", causes: "Sequence[Cause]") -> None:
     if job.attempts:
         click.echo()
         print_table(rows.ATTEMPTS, [rows.attempt_row(each, now) for each in job.attempts])
+
+
+def _show_newest_attempt(client: "Client", job: "Job") -> None:
+    """What it really ran, and what that used."""
+    from xmcloud.cli import rows
+    from xmcloud.cli.tables import print_fields, print_statistics
+    from xmcloud.core.errors import NotFound
+
+    told = job.attempts[-1].execution
+    if told is not None:
+        click.echo()
+        print_fields(rows.execution(told, _count_packages(client, told.packages)))
+    with suppress(NotFound):
+        print_statistics(client.statistics(job.id))
+
+
+def _count_packages(client: "Client", digest: str | None) -> int | None:
+    from xmcloud.core.errors import NotFound
+
+    if digest is None:
+        return None
+    try:
+        return len(client.get_blob(digest).splitlines())
+    except NotFound:
+        return None
 
 
 def place_in_experiment(job: "Job") -> tuple[int, int]:

@@ -1,13 +1,15 @@
 """Tables: in colour on a terminal, else plain aligned text. JSON beside them."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+    from xmcloud.core.models import Statistics
 
 
 class Span(NamedTuple):
@@ -30,6 +32,16 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     else:
         for line in plain_lines(columns, rows):
             click.echo(line)
+
+
+def print_statistics(statistics: "Statistics", tops: Mapping[str, float] | None = None) -> None:
+    """A line of small bars for each series; `tops` is the most that some of them can be."""
+    from xmcloud.cli.sparklines import bars_for, statistics_columns, statistics_rows
+
+    rows = statistics_rows(statistics, bars_for(sys.stdout.encoding), tops or {})
+    if rows:
+        click.echo()
+        print_table(statistics_columns(statistics), rows)
 
 
 def print_fields(fields: Sequence[tuple[str, Cell]]) -> None:
