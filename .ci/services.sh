@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 packages=(
-  bazel-bootstrap bazel-rules-java docker-registry docker.io g++ git git-lfs iproute2 mmdebstrap
+  bazel-bootstrap bazel-rules-java docker-registry docker.io g++ git git-lfs iproute2 mmdebstrap podman
   openssh-client openssh-server openssl systemd
 )
 

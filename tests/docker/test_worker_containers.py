@@ -170,7 +170,7 @@ def test_ports_are_those_of_the_host_where_the_engine_has_no_bridge(
 def test_memory_that_runs_out_is_told(plane: Plane, docker_engine: DockerEngine) -> None:
     greedy = python(docker_engine, "print(len(bytearray(500 << 20)))")
     job = run(plane, greedy, resources={"memory": 64 << 20})
-    assert (job.state, job.reason.code) == (JobState.FAILED, ReasonCode.SIGNALED)
+    assert (job.state, job.reason.code) == (JobState.FAILED, ReasonCode.OUT_OF_MEMORY)
     assert "out of memory" in job.reason.message
     assert "64 MiB" in job.reason.message
 
@@ -255,20 +255,37 @@ def test_a_name_that_others_have_is_refused_and_one_of_ours_is_taken_back(
     assert containers(docker_engine) == []
 
 
-def test_what_a_killed_worker_left_is_removed(docker_engine: DockerEngine, tmp_path: Path) -> None:
+def test_a_container_goes_on_when_its_worker_is_killed(
+    docker_engine: DockerEngine, tmp_path: Path
+) -> None:
+    count = "for i in {1..150}; do echo line $i; sleep 0.02; done; exit 5"
+    with opened_plane(tmp_path) as plane:
+        (job,) = plane.launch(new_job("train", shell(docker_engine, count)))
+        with plane.worker(environment=docker_engine.environment) as worker:
+            plane.wrote(job, "line 20\n")
+            worker.process.kill()
+            assert worker.ended(30) is not None
+        with plane.worker(environment=docker_engine.environment):
+            job = plane.over(job)
+        assert plane.log(job) == "".join(f"line {number}\n" for number in range(1, 151))
+    assert (job.state, job.reason.exit_code, job.fence) == (JobState.FAILED, 5, 1)
+    assert containers(docker_engine) == []
+
+
+def test_a_container_of_a_killed_worker_can_be_stopped(
+    docker_engine: DockerEngine, tmp_path: Path
+) -> None:
     with opened_plane(tmp_path) as plane:
         (job,) = plane.launch(new_job("train", shell(docker_engine, GRACEFUL)))
         with plane.worker(environment=docker_engine.environment) as worker:
             plane.wrote(job, "ready")
             worker.process.kill()
             assert worker.ended(30) is not None
-        left = docker_engine.client().containers.get(job.full_name)
+        plane.stop(job)
         with plane.worker(environment=docker_engine.environment):
-            plane.until(job, JobState.RUNNING, fence=2)
-            running = docker_engine.client().containers.get(job.full_name)
-            assert running.id != left.id
-        job = plane.get(job)
-    assert [attempt.outcome for attempt in job.attempts] == [Outcome.LOST, Outcome.RELEASED]
+            job = plane.over(job)
+        assert plane.log(job) == "ready\nsaved\n"
+    assert [attempt.outcome for attempt in job.attempts] == [Outcome.STOPPED]
     assert containers(docker_engine) == []
 
 

@@ -10,7 +10,7 @@ from tests.functions.states import QUEUED
 from xmcloud.core.models import Auxiliary, Experiment, Job
 from xmcloud.core.protocol import ExperimentStatus, Jobs, NewJob, NewUnit, NewUnits
 from xmcloud.core.runs import own_resource
-from xmcloud.core.specs import Command, GitSource, Image, PythonSource
+from xmcloud.core.specs import Binary, Command, GitSource, Image, PythonSource
 
 OLD, NEW = "a" * 40, "b" * 40
 TREE = "0123456789abcdef" * 4
@@ -93,6 +93,27 @@ async def test_another_image(api: Api) -> None:
     assert copy.spec.executable == Image(image="new@sha256:00", command=("run",))
 
 
+async def test_an_image_in_place_of_code_and_commands(api: Api) -> None:
+    """One that `xmcloud build job` made starts what the job started."""
+    first = await api.job(executable=git(requirements="a"))
+    await api.jobs(
+        await of(api, first),
+        new_job(executable=python("numpy")),
+        new_job(executable=Command(command=("train", "--fast"), directory="/here")),
+    )
+    assert [job.spec.executable for job in await cloned(api, first, image="new")] == [
+        Image(image="new"),
+        Image(image="new"),
+        Image(image="new", command=("train", "--fast")),
+    ]
+
+
+async def test_no_image_stands_for_a_packed_binary(api: Api) -> None:
+    job = await api.job(executable=Binary(file="a" * 64, name="program"))
+    found = await api.refused("POST", f"/jobs/{job.id}/clone", 422, {"image": "x"})
+    assert found.field == "image"
+
+
 async def test_a_change_is_made_where_it_fits(api: Api) -> None:
     rate = [{"name": "lr", "value": 0.1}]
     first = await api.job(executable=git(requirements="a"), arguments=rate)
@@ -108,7 +129,6 @@ async def test_a_change_is_made_where_it_fits(api: Api) -> None:
     ("changes", "field", "remedy"),
     [
         ({"commit": NEW}, "commit", "no job of it runs a revision of a git repository"),
-        ({"image": "x"}, "image", "xmcloud build job JOB"),
         ({"requirements": "x"}, "requirements", "only that has requirements"),
         ({"packages": ["x"]}, "packages", "only that has requirements"),
         ({"arguments": {"lr": 1}}, "arguments", "its arguments are positional"),

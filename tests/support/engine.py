@@ -85,7 +85,7 @@ def running_engine() -> Iterator[DockerEngine]:
     with ExitStack() as stack:
         # Sockets have short names: a test's own folder may be too deep.
         folder = Path(tempfile.mkdtemp(prefix="xme-"))
-        stack.callback(_remove, folder)
+        stack.callback(remove_with_mounts, folder)
         for name in ("registry", "shelf", "config"):
             (folder / name).mkdir()
         registry = stack.enter_context(running_registry(folder / "registry"))
@@ -141,7 +141,8 @@ def _remove_containers(engine: DockerEngine) -> None:
             container.remove(force=True)
 
 
-def _remove(folder: Path) -> None:
+def remove_with_mounts(folder: Path) -> None:
+    """A folder in which an engine may have left file systems mounted."""
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for mount in reversed([mount for mount in mounts if Path(mount).is_relative_to(folder)]):
         subprocess.run(["umount", "--lazy", mount], check=True)

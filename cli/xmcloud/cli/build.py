@@ -1,20 +1,27 @@
 """`xmcloud build`."""
 
+import json
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from xmcloud.cli.options import json_option
+from xmcloud.cli.complete import complete_ids
+from xmcloud.cli.options import Reference, json_option, parse_reference
 
 if TYPE_CHECKING:
     from xmcloud.core.builds import Build
+    from xmcloud.core.models import Job
 
 _PAGE = 200
 
 
-@click.group(short_help="Look at builds of images and stop them.")
+@click.group(short_help="Look at builds of images and stop them; make one of a job.")
 def build() -> None:
-    """Look at builds of images and stop them. The same content is built once."""
+    """Look at builds of images and stop them. The same content is built once.
+
+    Or make an image of a job here.
+    """
 
 
 @build.command("list", short_help="List builds, the newest first.")
@@ -86,6 +93,70 @@ def stop_build(id: str, as_json: bool) -> None:
         print_json(stopped)
     else:
         click.echo(f"Build {stopped.id}: {stopped.state}")
+
+
+@build.command("job", short_help="Make an image of a job's code and environment, here.")
+@click.argument(
+    "reference",
+    metavar="JOB",
+    callback=lambda ctx, param, value: parse_reference(value),
+    shell_complete=complete_ids,
+)
+@click.option("--tag", metavar="NAME", default="", help="What to call it besides.")
+@click.option("--push", is_flag=True, help="Push it to the registry that --tag names.")
+@click.option(
+    "--base",
+    metavar="IMAGE",
+    default="",
+    help="What to build on; by default python:X.Y-slim with the Python of the job.",
+)
+@json_option
+def build_job(reference: Reference, tag: str, push: bool, base: str, as_json: bool) -> None:
+    """Make an image of a job's code and environment with the Docker engine of this machine.
+
+    The code is exactly what the job runs: its archive, or its commit with what was not committed.
+    `docker run IMAGE` does what the job does.
+    """
+    from contextlib import closing
+
+    from xmcloud.cli.job_code import code_of
+    from xmcloud.cli.messages import say
+    from xmcloud.cli.resolve import find_job
+    from xmcloud.xm_cloud.client import connect
+    from xmcloud.xm_cloud.packaging.images import image_name
+    from xmcloud.xm_cloud.packaging.job_image import job_context
+    from xmcloud.xm_cloud.packaging.local_engine import needed_engine
+
+    if push and not tag:
+        raise click.UsageError("--push needs to know where to: --tag HOST/PATH:VERSION.")
+    with connect() as client:
+        job = find_job(client, reference)
+        name = image_name(job.name)
+        with closing(needed_engine(name, say)) as engine, code_of(client, job) as code:
+            say(f"image {name}: has the code of job {job.id}")
+            with job_context(code, base or f"python:{_python_of(job)}-slim") as context:
+                image = engine.build(name, context)
+            if push:
+                image = engine.push(image, tag)
+            elif tag:
+                image = engine.tag(image, tag)
+    if as_json:
+        click.echo(json.dumps({"image": image, "job": job.id}))
+        return
+    click.echo(image)
+    say(f"Run it here: docker run --rm {image}")
+    say(f"As a job: xmcloud clone {job.id[:8]} --image {image} --queue {job.queue}")
+
+
+def _python_of(job: "Job") -> str:
+    """The version that it asks for or last had, or that of this machine."""
+    from xmcloud.core.specs import GitSource, PythonSource
+
+    source = job.spec.executable
+    asked = source.python if isinstance(source, PythonSource | GitSource) else ""
+    execution = job.attempts[-1].execution if job.attempts else None
+    had = ".".join(execution.python.split(".")[:2]) if execution else ""
+    return asked or had or f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def find_build(builds: "list[Build]", beginning: str) -> "Build":

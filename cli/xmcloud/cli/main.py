@@ -14,17 +14,26 @@ COMMANDS = {
     "show": Lazy("xmcloud.cli.show:show", "Show an experiment or a job."),
     "logs": Lazy("xmcloud.cli.output_log:logs", "Print the log of a job."),
     "stop": Lazy("xmcloud.cli.act:stop", "Stop experiments or jobs."),
-    "clone": Lazy("xmcloud.cli.clone:clone", "Copy an experiment or a job as drafts."),
+    "clone": Lazy("xmcloud.cli.clone:clone", "Copy an experiment or a job, with changes."),
+    "diff": Lazy("xmcloud.cli.diff:diff", "Show what differs between two runs."),
+    "repro": Lazy("xmcloud.cli.repro:repro", "Run the same again and check that it was the same."),
     "reset": Lazy("xmcloud.cli.act:reset", "Make drafts of finished experiments or jobs."),
     "enqueue": Lazy("xmcloud.cli.act:enqueue", "Queue drafts, stopped or failed jobs."),
     "dequeue": Lazy("xmcloud.cli.act:dequeue", "Take jobs out of their queue."),
     "queue": Lazy("xmcloud.cli.queue:queue", "Look at queues and arrange them."),
-    "build": Lazy("xmcloud.cli.build:build", "Look at builds of images and stop them."),
+    "build": Lazy(
+        "xmcloud.cli.build:build", "Look at builds of images and stop them; make one of a job."
+    ),
     "target": Lazy("xmcloud.cli.target:target", "Look at the platforms that take jobs."),
-    "worker": Lazy("xmcloud.cli.worker:worker", "Start a worker on this machine; list workers."),
+    "worker": Lazy(
+        "xmcloud.cli.worker:worker", "Start workers on this machine; see and steer all."
+    ),
     "up": Lazy("xmcloud.cli.plane:up", "Start a control plane and a worker on this machine."),
     "down": Lazy("xmcloud.cli.plane:down", "Stop what `up` started."),
     "status": Lazy("xmcloud.cli.plane:status", "Show what runs on this machine."),
+    "doctor": Lazy(
+        "xmcloud.cli.doctor:doctor", "Check this machine, the control plane and the way to it."
+    ),
     "cluster": Lazy("xmcloud.cli.cluster:cluster", "Create and delete clusters on Google Cloud."),
     "completion": Lazy("xmcloud.cli.completion:completion", "Print a shell's completion script."),
 }

@@ -200,6 +200,8 @@ def worker_state(session: Session, running: int) -> Cell:
             return [Span(f"draining {slots}", "yellow")]
         case Wanted.DRAIN:
             return [Span("drained", "yellow")]
+    if session.closed:
+        return [Span(f"closed {slots}", "yellow")]
     return [Span(f"running {slots}", "blue")] if running else f"idle 0/{session.slots}"
 
 

@@ -99,6 +99,7 @@ def _show(status: "WorkerStatus") -> None:
         [
             ("Worker", session.worker),
             ("State", rows.worker_state(session, len(jobs))),
+            ("Takes no jobs", session.takes_nothing),
             ("Pool", session.pool),
             ("Queues", ", ".join(session.queues)),
             ("Resources", rows.free_resources(session, jobs)),

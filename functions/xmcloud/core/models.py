@@ -339,6 +339,9 @@ class Session(Model):
     resources: Resources = {}
     gpus: tuple[Text, ...] = Field((), description="By number and name, as its driver has them.")
     wanted: Wanted = Wanted.RUN
+    closed: Annotated[str, Field(max_length=300)] = Field(
+        "", description="Why it takes no jobs now; '' when it does."
+    )
     version: str = ""
     host: str = ""
     address: str = Field("", description="Where jobs of a group reach those that run here.")
@@ -351,6 +354,11 @@ class Session(Model):
     @property
     def open(self) -> bool:
         return self.closed_at is None
+
+    @property
+    def takes_nothing(self) -> str:
+        """Why it takes no jobs now; '' when it does."""
+        return "it was drained" if self.wanted is not Wanted.RUN else self.closed
 
     def valid_at(self, now: datetime) -> bool:
         """The lease holds until `expires_at`, and no longer at that very instant."""

@@ -8,11 +8,20 @@ from pydantic import JsonValue
 from xmcloud.core.errors import InvalidInput
 from xmcloud.core.protocol import CloneExperiment
 from xmcloud.core.requirements import with_packages
-from xmcloud.core.specs import Argument, GitSource, Image, JobSpec, PythonSource
+from xmcloud.core.specs import (
+    Argument,
+    Binary,
+    Command,
+    Executable,
+    GitSource,
+    Image,
+    JobSpec,
+    PythonSource,
+)
 
 _NO_CODE = "left out: no job of it is made of Python code, and only that has requirements"
 NO_GIT = "left out: no job of it runs a revision of a git repository"
-_NO_IMAGE = "left out: no job of it runs an image. To make one of such a job: xmcloud build job JOB"
+_NO_IMAGE = "left out: no job of it is one that an image could stand for"
 _NO_LIST = (
     "left out: a job has no list of its own, and one package would replace what its code asks for;"
     " give the whole list as `requirements`"
@@ -26,7 +35,7 @@ def check(request: CloneExperiment, specs: Sequence[JobSpec]) -> None:
     code = [each for each in executables if isinstance(each, PythonSource | GitSource)]
     if request.commit is not None and not any(isinstance(each, GitSource) for each in code):
         raise InvalidInput("commit", request.commit, NO_GIT)
-    if request.image is not None and not any(isinstance(each, Image) for each in executables):
+    if request.image is not None and all(isinstance(each, Binary) for each in executables):
         raise InvalidInput("image", request.image, _NO_IMAGE)
     if request.requirements is not None and not code:
         raise InvalidInput("requirements", request.requirements, _NO_CODE)
@@ -55,8 +64,8 @@ def overridden(
     executable = spec.executable
     if isinstance(executable, GitSource) and request.commit is not None:
         executable = _at_commit(executable, request.commit, carried)
-    if isinstance(executable, Image) and request.image is not None:
-        executable = executable.evolve(image=request.image, build=None)
+    if request.image is not None:
+        executable = _of_image(executable, request.image)
     if isinstance(executable, PythonSource | GitSource):
         given = executable.requirements if request.requirements is None else request.requirements
         if request.packages:
@@ -65,6 +74,19 @@ def overridden(
     return spec.evolve(
         executable=executable, arguments=_arguments(spec.arguments, request.arguments)
     )
+
+
+def _of_image(executable: Executable, image: str) -> Executable:
+    """Of Python code, the image has the code and starts it; a command is started in the image."""
+    match executable:
+        case Image():
+            return executable.evolve(image=image, build=None)
+        case PythonSource() | GitSource():
+            return Image(image=image)
+        case Command():
+            return Image(image=image, command=executable.command)
+        case Binary():
+            return executable
 
 
 def _arguments(

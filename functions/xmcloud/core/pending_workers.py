@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from xmcloud.core.models import Job
+from xmcloud.core.models import Job, Wanted
 from xmcloud.core.pending_facts import (
     Facts,
     Pool,
@@ -14,6 +14,7 @@ from xmcloud.core.pending_facts import (
     move_ahead,
     place_of,
     serving_workers,
+    some,
     span,
     start_worker,
 )
@@ -34,9 +35,25 @@ def at_workers(job: Job, facts: Facts) -> Cause | None:
     for each in left_of(facts):
         if not any(fits(each, worker.session.resources) for worker in serving):
             return _too_large(job, each, serving, pool)
+    taking = [worker for worker in serving if not worker.session.takes_nothing]
+    if not taking:
+        return _closed(serving, pool)
     if len(left_of(facts)) > 1:
-        return _group(job, facts, pool) or _busy_for_group(facts, serving)
-    return _busy(job, facts, [w for w in serving if fits(job, w.session.resources)])
+        return _group(job, facts, pool) or _busy_for_group(facts, taking)
+    able = [w for w in taking if fits(job, w.session.resources)]
+    return _busy(job, facts, able) if able else _closed(serving, pool)
+
+
+def _closed(serving: Sequence[Worker], pool: str) -> Cause:
+    session = serving[0].session
+    if len(serving) == 1:
+        message = f"worker {session.worker} takes no jobs: {session.takes_nothing}"
+    else:
+        why = some(sorted({w.session.takes_nothing or "too small" for w in serving}))
+        message = f"the {len(serving)} workers {pool} that could run it take no jobs: {why}"
+    drained = next((w.session for w in serving if w.session.wanted is Wanted.DRAIN), None)
+    remedy = f"Let it take jobs again: xmcloud worker resume {drained.worker}" if drained else ""
+    return Cause(code=CauseCode.WORKERS_CLOSED, message=message, remedy=remedy)
 
 
 def _too_large(job: Job, each: Job, serving: Sequence[Worker], pool: str) -> Cause:

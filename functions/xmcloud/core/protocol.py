@@ -318,6 +318,7 @@ class CauseCode(StrEnum):
     GROUP_RESTING = "group_resting"
     OTHER_GROUP = "other_group"
     WORKERS_BUSY = "workers_busy"
+    WORKERS_CLOSED = "workers_closed"
     BEHIND_OTHERS = "behind_others"
     STARTING_SOON = "starting_soon"
     OVERFLOWS = "overflows"

@@ -133,6 +133,9 @@ class Sync(Model):
     reports: Annotated[tuple[Report, ...], Field(max_length=500)] = ()
     claim: Claim | None = None
     statistics: Statistics | None = Field(None, description="Of the machine, all so far.")
+    closed: Annotated[str, Field(max_length=300)] = Field(
+        "", description="Why the worker takes no jobs now; '' when it does."
+    )
     watch_stops: bool = Field(False, description="Ask which running jobs are to be stopped.")
     known: Annotated[tuple[AttemptRef, ...], Field(max_length=1000)] | None = Field(
         None,

@@ -257,6 +257,15 @@ def test_an_unknown_executor_spec_is_refused(tmp_path: Path, blobs: MemoryBuildS
         one(blobs, xm.binary(xm.ExecutorSpec(), str(program(tmp_path))))
 
 
+@pytest.mark.parametrize("lock", ["uv.lock", "poetry.lock", "pylock.toml", "requirements.lock"])
+def test_a_lock_of_the_folder_is_left_to_the_worker(
+    code: Path, blobs: MemoryBuildService, lock: str
+) -> None:
+    (code / lock).write_text("")
+    made = source(one(blobs, xm.python_container(Local.Spec(), xm.ModuleName("train"), str(code))))
+    assert made.requirements == ""
+
+
 def test_interrupted_it_waits_for_nothing_that_is_under_way(code: Path) -> None:
     answers, was_waited_for = threading.Event(), threading.Event()
 

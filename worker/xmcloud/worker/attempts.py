@@ -210,7 +210,7 @@ class Attempts:
         await attempt.news.closed.wait()
         self._conversation.discard(attempt.news)
         del self._attempts[attempt.key]
-        await attempt.clean_up()
+        await attempt.clean_up(end.outcome)
 
 
 def _place(job_id: str) -> tuple[str, int]:

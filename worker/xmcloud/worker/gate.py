@@ -18,6 +18,11 @@ class Gate:
     def is_open(self) -> bool:
         return self._open.is_set()
 
+    @property
+    def reason(self) -> str:
+        """Why it is closed; '' when it is not."""
+        return ", ".join(sorted(self._closed))
+
     async def wait(self) -> None:
         """Until it is open."""
         await self._open.wait()

@@ -1,5 +1,6 @@
 """What an earlier run of this worker left behind when it ended without a word."""
 
+import asyncio
 import fcntl
 import logging
 import os
@@ -15,6 +16,8 @@ from xmcloud.worker.containers import RECORD, Containers
 from xmcloud.worker.identity import mark
 from xmcloud.worker.records import EXIT, left_of, recorded
 from xmcloud.worker.setup import SetupFailed
+
+CHECKPOINT_DAYS = 30
 
 ENDING = "ending.json"
 """What its news wrote when an attempt was over."""
@@ -94,6 +97,22 @@ async def remove_containers(folders: Collection[Path], containers: Containers) -
     for folder in folders:
         (folder / RECORD).unlink()
     return count
+
+
+async def remove_old_checkpoints(checkpoints: Path, containers: Containers, now: float) -> None:
+    """Those of jobs that have not run for long. `now` in seconds since 1970."""
+    for folder in await asyncio.to_thread(_old, checkpoints, now - CHECKPOINT_DAYS * 24 * 3600):
+        logger.info("removing the checkpoint of job %s, which is old", folder.name)
+        await containers.delete(folder)
+
+
+def _old(checkpoints: Path, since: float) -> list[Path]:
+    there = list(checkpoints.iterdir()) if checkpoints.is_dir() else []
+    return [folder for folder in there if _last_change(folder) < since]
+
+
+def _last_change(folder: Path) -> float:
+    return max((path.lstat().st_mtime for path in (folder, *folder.rglob("*"))), default=0.0)
 
 
 def _is_recoverable(folder: Path) -> bool:

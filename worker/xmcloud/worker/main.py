@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from datetime import datetime
@@ -45,6 +46,7 @@ from xmcloud.worker.leftovers import (
     recoverable,
     remove_containers,
     remove_leftovers,
+    remove_old_checkpoints,
 )
 from xmcloud.worker.limits import MemoryUse, MemoryWatch
 from xmcloud.worker.machine import Machine
@@ -230,6 +232,8 @@ class Worker:
         """What an earlier run of the worker began and may go on; of the rest nothing is left."""
         folder = self._settings.folder / "attempts"
         await self._clean(beyond_recovery(folder))
+        checkpoints = self._settings.checkpoints_folder
+        await remove_old_checkpoints(checkpoints, self._containers, time.time())
         found = [attempt_of(each) for each in recoverable(folder)]
         return [AttemptRef(job_id=job, fence=fence) for job, fence in found]
 
@@ -301,7 +305,9 @@ class Worker:
     ) -> _End:
         """`earlier` are attempts of an earlier run of the worker, of which some may go on."""
         settings, attempts, slots = self._settings, self._attempts, self._slots
-        conversation = Conversation(self._client, lease, attempts, self._sampler.machine_due)
+        conversation = Conversation(
+            self._client, lease, attempts, self._sampler.machine_due, self._closed
+        )
         tail = Tail(attempts.grown, conversation.wake)
         attempts.connect(conversation, tail)
         await attempts.keep(lease.held)
@@ -340,6 +346,9 @@ class Worker:
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 await self._client.close_session(lease.session.id)
         return _End.LEFT
+
+    def _closed(self) -> str:
+        return self._gate.reason or self._disk.shortage()
 
     async def _see(self, conversation: Conversation) -> None:
         """The one job from its claim to its end."""

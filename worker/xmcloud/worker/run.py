@@ -6,6 +6,7 @@ import logging
 import shutil
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,6 +17,7 @@ from pydantic import JsonValue
 from xmcloud.core.errors import XmcloudError
 from xmcloud.core.models import Execution, Job, JobState, Outcome, ReasonCode
 from xmcloud.core.protocol import Problem
+from xmcloud.core.specs import Image
 from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.container_plan import ContainerPlan
 from xmcloud.worker.containers import Containers
@@ -150,12 +152,20 @@ class Attempt:
         self._running = running
         return await self._until_over(running)
 
-    async def clean_up(self) -> None:
-        """Remove what it left on disk."""
+    async def clean_up(self, outcome: Outcome) -> None:
+        """Remove what it left on disk; a checkpoint stays for the next attempt, if one may come."""
+        with suppress(OSError):  # it is not empty
+            self.folder.checkpoint.rmdir()
+        if outcome is Outcome.COMPLETED and self.folder.checkpoint.exists():
+            await self._shop.containers.delete(self.folder.checkpoint, self._image())
         if isinstance(self._running, Process) and not (self.folder.path / "work").exists():
             shutil.rmtree(self.folder.path, ignore_errors=True)
         else:
             await self._shop.containers.delete(self.folder.path)
+
+    def _image(self) -> str:
+        executable = self.job.spec.executable
+        return executable.image if isinstance(executable, Image) else ""
 
     async def _prepared(self) -> Running:
         if self._allotment.lacking:
@@ -248,7 +258,8 @@ class Attempt:
         if by_itself:
             memory = running.out_of_memory or oom_kills() > kills
             last = self.news.last_lines()
-            return exited(code, last, self._results(), running.note, out_of_memory=memory)
+            note = running.note or (self._shop.disk.shortage() if code else "")
+            return exited(code, last, self._results(), note, out_of_memory=memory)
         if self._stopping.done():
             return self._stopped()
         if over:

@@ -67,10 +67,14 @@ class Conversation:
         lease: Lease,
         crew: Crew,
         measured: Callable[[], Statistics | None] = lambda: None,
+        closed: Callable[[], str] = lambda: "",
     ) -> None:
-        """`measured` gives statistics of the machine when there are some to be told."""
+        """`measured` gives statistics of the machine when there are some to be told.
+
+        `closed` says why it takes no jobs, if it does not.
+        """
         self._client = client
-        self._measured = measured
+        self._measured, self._closed = measured, closed
         self._session = lease.session.id
         self._heartbeat = lease.heartbeat_seconds
         self._crew = crew
@@ -157,6 +161,7 @@ class Conversation:
             reports=tuple(reports),
             claim=claim,
             statistics=self._measured(),
+            closed=self._closed()[:300],
             watch_stops=watch_stops,
             known=self._known() if doubt or overdue or doubtful else None,
         )

@@ -15,6 +15,10 @@ _STARTERS = {"_distutils_hack", "_virtualenv"}
 _SUFFIXES = (".py", ".so", ".pyd")
 
 
+_BUILT_FOR_A_MACHINE = {"torch", "torchvision", "torchaudio"}
+"""Their `+cpu` or `+cu128` is for the CUDA of one machine; another one chooses its own."""
+
+
 @dataclass(slots=True)
 class Packages:
     """Lines of a requirements.txt, and those that were installed from this machine's files."""
@@ -56,6 +60,8 @@ def pinned(name: str, version: str, origin: dict[str, Any]) -> str | None:
         return None
     if revision := origin.get("vcs_info", {}).get("commit_id"):
         return f"{name} @ {origin['vcs_info'].get('vcs', 'git')}+{_public(url)}@{revision}"
+    if name.lower() in _BUILT_FOR_A_MACHINE:
+        version = version.partition("+")[0]
     return f"{name} @ {_public(url)}" if url else f"{name}=={version}"
 
 

@@ -37,6 +37,7 @@ class _Code:
     entry: Entry
     added: dict[str, bytes]
     requirements: str
+    python: str
     environment: dict[str, str]
     notes: list[str]
 
@@ -108,6 +109,7 @@ def _code(facts: Facts, root: Path, modules: Sequence[str], files: Mapping[str, 
         started,
         started.added | added,
         "".join(f"{line}\n" for line in used.requirements),
+        facts.python.rpartition(".")[0],
         {"PYTHONPATH": where} if (where := python_path(code, root, working)) else {},
         notes,
     )
@@ -173,4 +175,5 @@ def _shared(code: _Code) -> dict[str, Any]:
         "directory": code.entry.directory,
         "entrypoint": code.entry.command,
         "requirements": code.requirements,
+        "python": code.python,
     }

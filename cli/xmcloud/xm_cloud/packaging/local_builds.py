@@ -110,17 +110,20 @@ class LocalEngine:
             )
         return str(names[0])
 
+    def tag(self, tag: str, target: str) -> str:
+        """Another name for an image, which it is called then. Raises EngineRefused."""
+        repository, version = _parts(target)
+        with self._translated(lambda message: EngineRefused(f"No tag {target}: {message}")):
+            self._client.api.tag(tag, repository, version)
+        return f"{repository}:{version}"
+
     def push(self, tag: str, target: str) -> str:
         """The image by digest, in the registry that `target` names. Raises PushFailed."""
-        from docker.utils import parse_repository_tag
-
-        repository, version = parse_repository_tag(target)
+        repository, version = _parts(target)
         digest = error = ""
         with self._translated(lambda message: PushFailed(target, message)):
-            self._client.api.tag(tag, repository, version or "latest")
-            for event in self._client.api.push(
-                repository, version or "latest", stream=True, decode=True
-            ):
+            self._client.api.tag(tag, repository, version)
+            for event in self._client.api.push(repository, version, stream=True, decode=True):
                 error = event.get("error", error)
                 digest = event.get("aux", {}).get("Digest", digest)
         if error:
@@ -183,6 +186,14 @@ class _Run:
         took = self._now() - self._start
         if took >= QUIET_SECONDS:
             self._say(f"image {self._name}: built ({took:.0f} s)")
+
+
+def _parts(target: str) -> tuple[str, str]:
+    """The repository and the version of an image."""
+    from docker.utils import parse_repository_tag
+
+    repository, version = parse_repository_tag(target)
+    return repository, version or "latest"
 
 
 def _not_loaded(archive: Path) -> Callable[[str], XmcloudError]:

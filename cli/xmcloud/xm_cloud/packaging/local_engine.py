@@ -6,6 +6,7 @@ from pathlib import Path
 
 from xmcloud.xm_cloud.packaging.images import Say
 from xmcloud.xm_cloud.packaging.local_builds import LocalEngine
+from xmcloud.xm_cloud.unsupported import Unsupported
 
 _PING_SECONDS = 5
 _SOCKET = "unix:///var/run/docker.sock"
@@ -31,6 +32,17 @@ def find_engine(say: Say) -> LocalEngine | None:
         return None
     client.api.timeout = None  # type: ignore[assignment] # a step may be silent for long
     return LocalEngine(client, say)
+
+
+def needed_engine(name: str, say: Say) -> LocalEngine:
+    """To make an image of that name. Raises `Unsupported` where none answers."""
+    engine = find_engine(say)
+    if engine is None:
+        raise Unsupported(
+            f"The image {name} needs a Docker engine on this machine, and none answers.",
+            "Start one, or set DOCKER_HOST to where it is.",
+        )
+    return engine
 
 
 def engine_may_answer() -> bool:

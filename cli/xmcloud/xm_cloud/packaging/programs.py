@@ -13,6 +13,7 @@ from xmcloud.xm_cloud.packaging.contexts import read_text
 from xmcloud.xm_cloud.unsupported import Unsupported
 
 SCRIPT = ".xmcloud-entrypoint.sh"
+_LOCKS = ("uv.lock", "poetry.lock", "pylock.toml", "requirements.lock")
 
 
 def command_of(spec: xm.Binary) -> Command:
@@ -52,8 +53,15 @@ def python_source_of(blobs: BlobStore, spec: xm.PythonContainer) -> PythonSource
     return PythonSource(
         archive=upload_folder(blobs, folder, prefix, extra),
         entrypoint=entrypoint,
-        requirements=read_text(folder / "requirements.txt", "requirements") or "",
+        requirements=_requirements(folder, prefix),
     )
+
+
+def _requirements(folder: Path, prefix: str) -> str:
+    """Those of the folder; '' where a lock says more, which the worker finds in the archive."""
+    if not prefix and any((folder / name).is_file() for name in _LOCKS):
+        return ""
+    return read_text(folder / "requirements.txt", "requirements") or ""
 
 
 def _program(spec: xm.Binary) -> Path:

@@ -21,7 +21,7 @@ from xmcloud.core.overrides import check, generated_script, overridden
 from xmcloud.core.patches import carried
 from xmcloud.core.protocol import BATCH_LIMIT, CloneExperiment, NewExperiment
 from xmcloud.core.runs import for_anyone
-from xmcloud.core.specs import GitSource, JobSpec
+from xmcloud.core.specs import GitSource, Image, JobSpec
 
 
 async def clone_experiment(
@@ -71,14 +71,26 @@ async def _clone(
 async def _definitions(
     plane: ControlPlane, jobs: Sequence[Job], request: CloneExperiment
 ) -> dict[str, JobSpec]:
-    """Those of the copies, by the id of the original."""
+    """Those of the copies, by the id of the original.
+
+    An image is for the jobs that run one; where none does, for those it can stand for.
+    """
     diffs: dict[tuple[str, str], str | None] = {}
     for source in (job.spec.executable for job in jobs) if request.commit else ():
         if isinstance(source, GitSource) and source.diff:
             script = generated_script(source)
             if (source.diff, script) not in diffs:
                 diffs[source.diff, script] = await _carried(plane, source.diff, script)
-    return {job.id: overridden(for_anyone(job.spec), request, diffs) for job in jobs}
+    any_image = any(isinstance(job.spec.executable, Image) for job in jobs)
+    elsewhere = request.evolve(image=None) if any_image else request
+    return {
+        job.id: overridden(
+            for_anyone(job.spec),
+            request if isinstance(job.spec.executable, Image) else elsewhere,
+            diffs,
+        )
+        for job in jobs
+    }
 
 
 async def _carried(plane: ControlPlane, diff: str, script: str) -> str | None:

@@ -16,6 +16,7 @@ from xmcloud.core.control.experiments import job_pages
 from xmcloud.core.control.overflow import at_once
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.queues import require_queues
+from xmcloud.core.control.statistics import statistics_of
 from xmcloud.core.documents import EXPERIMENTS, Stored
 from xmcloud.core.errors import IllegalTransition, InvalidInput, NotFound, XmcloudError
 from xmcloud.core.models import Experiment, Job, JobState, StopRequest
@@ -217,3 +218,4 @@ async def _queued(plane: ControlPlane, jobs: Sequence[Stored[Job]]) -> list[Stor
 async def _forget_logs(plane: ControlPlane, jobs: Sequence[Stored[Job]]) -> None:
     for stored in jobs:
         await plane.blobs.delete(f"logs/{stored.item.id}/")
+        await plane.blobs.delete(statistics_of(stored.item.id))

@@ -123,16 +123,19 @@ async def list_sessions(plane: ControlPlane) -> Sessions:
     return Sessions(sessions=[stored.item for stored in page])
 
 
-async def held_session(plane: ControlPlane, id: str) -> Session:
-    """The session, its lease renewed when half a heartbeat has passed. Raises `LeaseLost`."""
+async def held_session(plane: ControlPlane, id: str, closed: str = "") -> Session:
+    """The session, its lease renewed when half a heartbeat has passed. Raises `LeaseLost`.
+
+    `closed` says why it takes no jobs, if it does not.
+    """
     for attempt in range(TRIES):
         stored = await SESSIONS.get(plane.store, id)
         session, now = stored.item, plane.clock.now()
         if not session.valid_at(now):
             raise LeaseLost(id)
-        if now - session.renewed_at < plane.heartbeat / 2:
+        if now - session.renewed_at < plane.heartbeat / 2 and closed == session.closed:
             return session
-        renewed = session.evolve(renewed_at=now, expires_at=now + plane.lease)
+        renewed = session.evolve(renewed_at=now, expires_at=now + plane.lease, closed=closed)
         try:
             await plane.store.commit([SESSIONS.replace(stored, renewed)])
         except PreconditionFailed:

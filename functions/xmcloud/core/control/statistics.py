@@ -7,8 +7,13 @@ from xmcloud.core.models import Statistics
 from xmcloud.core.worker_protocol import Measured
 
 
+def statistics_of(job: str) -> str:
+    """The prefix of what is kept of all its attempts."""
+    return f"statistics/jobs/{job}/"
+
+
 def _of_job(job: str, fence: int) -> str:
-    return f"statistics/jobs/{job}/{fence}"
+    return f"{statistics_of(job)}{fence}"
 
 
 def _of_worker(name: str) -> str:

@@ -52,7 +52,7 @@ async def sync(plane: ControlPlane, session_id: str, request: Sync) -> SyncAnswe
     What is taken, looked up and claimed does not depend on each other, so it shares round trips.
     If one part fails, the worker names what it knows in its next request, and loses nothing.
     """
-    session = await held_session(plane, session_id)
+    session = await held_session(plane, session_id, request.closed)
     results, forgotten, claimed, stops = await _all_done(
         take_reports(plane, session.id, request.reports),
         _forgotten(plane, session, request.known),

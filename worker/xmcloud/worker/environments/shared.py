@@ -75,7 +75,7 @@ class Environments:
         does, and `SetupFailed`.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        checked(python)
+        python = self._unless_own(checked(python))
         code = found.code
         if isinstance(found, UvLock):
             scratch = self._folder / f"reading-{random_id()}"
@@ -92,6 +92,12 @@ class Environments:
         except BaseException:
             lease.release()
             raise
+
+    def _unless_own(self, python: str) -> str:
+        """'' where the worker's interpreter is of that version."""
+        own = ".".join(map(str, sys.version_info[:3]))
+        is_own = self._python == sys.executable and f"{own}.".startswith(f"{python}.")
+        return "" if is_own else python
 
     def _key(self, wanted: Recipe, python: str) -> str:
         interpreter = [python] if python else [sys.version, self._python]
