@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 logger = logging.getLogger("xmcloud.worker")
 
@@ -13,6 +14,8 @@ class Gate:
         self._closed: set[str] = set()
         self._open = asyncio.Event()
         self._open.set()
+        self.tell: Callable[[], None] = lambda: None
+        """Called when it was opened or closed."""
 
     @property
     def is_open(self) -> bool:
@@ -40,3 +43,4 @@ class Gate:
             if not self._closed:
                 self._open.set()
                 logger.info("takes jobs again")
+        self.tell()

@@ -310,7 +310,12 @@ class Worker:
         )
         tail = Tail(attempts.grown, conversation.wake)
         attempts.connect(conversation, tail)
+        self._gate.tell = conversation.wake
+        if not self._gate.is_open:
+            conversation.wake()
         await attempts.keep(lease.held)
+        if lease.held:
+            conversation.watch_stops()  # the word may have been for an earlier session
         kept = {(held.job.id, held.job.fence) for held in lease.held}
         lost = [self._path(*key) for ref in earlier if (key := (ref.job_id, ref.fence)) not in kept]
         await self._clean(lost)
