@@ -20,7 +20,7 @@ from tests.support.builders import (
 from tests.support.clock import START
 from xmcloud.core import builds, lifecycle
 from xmcloud.core.builds import BuildSpec
-from xmcloud.core.models import Block, Gathering, Job, JobState, Member, Place, Vain
+from xmcloud.core.models import Block, Gathering, Job, JobState, Member, Place, Vain, Wanted
 from xmcloud.core.pending import causes
 from xmcloud.core.pending_facts import Facts, Pool, Room, TargetFacts, Worker
 from xmcloud.core.protocol import CauseCode, QueuePlace
@@ -66,7 +66,12 @@ def told(job: Job, facts: Facts) -> list[tuple[CauseCode, str]]:
     return [(cause.code, cause.message) for cause in causes(job, facts)]
 
 
+def shut(worker: Worker, closed: str = "", wanted: Wanted = Wanted.RUN) -> Worker:
+    return replace(worker, session=worker.session.evolve(closed=closed, wanted=wanted))
+
+
 JOB, TWO = job(), job(gpu=2)
+HOURS = "outside its hours"
 PLACE = "place 14 of 60 in default"
 ALONE: dict[str, tuple[Job, Facts, CauseCode, str]] = {
     "draft": (draft(), facts(draft()), C.DRAFT, "nobody enqueued it"),
@@ -75,6 +80,31 @@ ALONE: dict[str, tuple[Job, Facts, CauseCode, str]] = {
         JOB, facts(JOB), C.NO_WORKER, "no worker of pool gpu is connected",
     ),
     "no worker at all": (job(""), facts(job("")), C.NO_WORKER, "no worker is connected"),
+    "its one worker is closed": (
+        JOB,
+        facts(JOB, shut(worker(), HOURS)),
+        C.WORKERS_CLOSED,
+        "worker ant takes no jobs: outside its hours",
+    ),
+    "all workers are closed": (
+        JOB,
+        facts(JOB, shut(worker(), HOURS), shut(worker("bee"), wanted=Wanted.DRAIN)),
+        C.WORKERS_CLOSED,
+        "the 2 workers of pool gpu that could run it take no jobs: it was drained, "
+        "outside its hours",
+    ),
+    "the one that is large enough is closed": (
+        TWO,
+        facts(TWO, shut(worker(gpu=2), HOURS), worker("bee", gpu=1)),
+        C.WORKERS_CLOSED,
+        "the 2 workers of pool gpu that could run it take no jobs: outside its hours, too small",
+    ),
+    "one of two is closed": (
+        JOB,
+        facts(JOB, shut(worker(), HOURS), worker("bee", free=0)),
+        C.WORKERS_BUSY,
+        "worker bee is busy; place 1 of 60 in default",
+    ),
     "another queue": (
         JOB,
         facts(JOB, worker(queues=("low",))),
@@ -359,6 +389,12 @@ def test_what_has_started_waits_for_nothing(state: JobState) -> None:
             "Move it ahead: xmcloud queue move jjjj front",
         ),
         (JOB, facts(JOB, worker(free=0)), ""),
+        (JOB, facts(JOB, shut(worker(), HOURS)), ""),
+        (
+            JOB,
+            facts(JOB, shut(worker(), wanted=Wanted.DRAIN)),
+            "Let it take jobs again: xmcloud worker resume ant",
+        ),
     ],
 )
 def test_remedies(job: Job, facts: Facts, remedy: str) -> None:

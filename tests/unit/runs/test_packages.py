@@ -85,6 +85,14 @@ def test_where_a_package_is_from(origin: dict[str, Any], requirement: str | None
     assert pinned("p", "1", origin) == requirement
 
 
+@pytest.mark.parametrize(
+    ("name", "requirement"), [("torch", "torch==2.9.0"), ("Torchvision", "Torchvision==2.9.0"),
+                              ("jax", "jax==2.9.0+cpu")],
+)  # fmt: skip
+def test_what_torch_was_built_for_is_left_to_the_machine(name: str, requirement: str) -> None:
+    assert pinned(name, "2.9.0+cpu", {}) == requirement
+
+
 def test_packages_of_this_environment_are_found() -> None:
     found = imported(["click.core", "pydantic"], [sysconfig.get_path("purelib"), *sys.path])
     assert [line.split("==")[0] for line in found.requirements] == ["click", "pydantic"]
