@@ -5,11 +5,12 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 
 from tests.functions.xm_cloud.server import HEADERS, TOKEN, serving
 from tests.support.servers import Server, running
@@ -110,4 +111,15 @@ def opened_plane(folder: Path) -> Iterator[Plane]:
         serving(home) as url,
         httpx.Client(base_url=f"{url}/v1", headers=headers, trust_env=False) as http,
     ):
-        yield Plane(url, http, folder)
+        try:
+            yield Plane(url, http, folder)
+        finally:
+            _end_jobs_below(folder)
+
+
+def _end_jobs_below(folder: Path) -> None:
+    """Those whose worker was killed and did not come back."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("XMCLOUD_OUTPUTS", "").startswith(str(folder)):
+                process.kill()
