@@ -40,3 +40,20 @@ class Background(Model):
     url: str
     pid: int
     log: Path
+
+
+class StoredFile(Model):
+    """A file of a job: with `path` where it is written, `size` None of one that is gone."""
+
+    name: str
+    digest: str
+    size: int | None
+    path: Path | None = None
+
+
+class StoredFiles(Model):
+    """The files of a job, and a table of its series if that was asked for."""
+
+    job: str
+    files: list[StoredFile]
+    points: Path | None = None

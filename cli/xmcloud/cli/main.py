@@ -13,6 +13,7 @@ COMMANDS = {
     "list": Lazy("xmcloud.cli.show:list_experiments", "List experiments, the newest first."),
     "show": Lazy("xmcloud.cli.show:show", "Show an experiment or a job."),
     "logs": Lazy("xmcloud.cli.output_log:logs", "Print the log of a job."),
+    "download": Lazy("xmcloud.cli.download:download", "Fetch the files that a job stored."),
     "stop": Lazy("xmcloud.cli.act:stop", "Stop experiments or jobs."),
     "clone": Lazy("xmcloud.cli.clone:clone", "Copy an experiment or a job, with changes."),
     "diff": Lazy("xmcloud.cli.diff:diff", "Show what differs between two runs."),

@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from xmcloud.cli.results import Results, brief
 from xmcloud.cli.sparklines import size
 from xmcloud.cli.tables import Cell, Span
 from xmcloud.core.arguments import render
 from xmcloud.core.builds import Build, BuildState
 from xmcloud.core.models import Attempt, Execution, Job, JobState, ReasonCode, Session, Wanted
 from xmcloud.core.protocol import Cause, ExperimentStatus, QueueStatus, TargetStatus
+from xmcloud.core.runs import own_resource
 from xmcloud.core.specs import Binary, Command, GitSource, Image, PythonSource
-from xmcloud.xm_cloud.rows import parameters, results
+from xmcloud.xm_cloud.rows import parameters
 from xmcloud.xm_cloud.times import age, duration, memory
 
 if TYPE_CHECKING:
@@ -78,7 +80,10 @@ def state_cell(job: Job) -> Cell:
     return [Span(job.state, STYLES[job.state]), *([Span(" (stopping)")] if job.stop else [])]
 
 
-def job_row(job: Job, now: datetime, why_waiting: str = "") -> list[Cell]:
+def job_row(
+    job: Job, now: datetime, why_waiting: str = "", *, with_results: bool = True
+) -> list[Cell]:
+    waits = why_waiting and not job.state.active
     last = job.attempts[-1] if job.attempts else None
     return [
         str(job.unit),
@@ -86,9 +91,9 @@ def job_row(job: Job, now: datetime, why_waiting: str = "") -> list[Cell]:
         job.name,
         state_cell(job),
         _cut(parameters(job), 60),
-        last.worker if last else "",
+        worker_of(job, last) if last else "",
         attempt_duration(last, now) if last else "",
-        _cut(why_waiting, 80) if why_waiting and not job.state.active else detail(job),
+        _cut(why_waiting, 80) if waits else detail(job, with_results=with_results),
     ]
 
 
@@ -99,10 +104,10 @@ def waits_because(cause: Cause, *, first: bool) -> str:
     return f"{start} {first_line(cause.message).rstrip('.')}.{remedy}"
 
 
-def detail(job: Job) -> str:
+def detail(job: Job, *, with_results: bool = True) -> str:
     """The results of what completed, else why it is in a state that asks for a reason."""
     if job.state is JobState.COMPLETED:
-        return _cut(results(job), 60)
+        return _cut(brief(Results.of(job.results)), 60) if with_results else ""
     told = (ReasonCode.QUOTA, ReasonCode.OVERFLOWED, ReasonCode.SUBMITTED)
     ended = job.state in (JobState.FAILED, JobState.STOPPED)
     if ended or job.failures or job.losses or job.reason.code in told:
@@ -115,10 +120,15 @@ def attempt_duration(attempt: Attempt, now: datetime) -> str:
     return duration(((attempt.finished_at or now) - start).total_seconds())
 
 
-def attempt_row(attempt: Attempt, now: datetime) -> list[Cell]:
+def worker_of(job: Job, attempt: Attempt) -> str:
+    """Its name, or `itself` of a script that was started by hand and recorded."""
+    return "itself" if attempt.worker == own_resource(job.experiment_id) else attempt.worker
+
+
+def attempt_row(job: Job, attempt: Attempt, now: datetime) -> list[Cell]:
     return [
         str(attempt.fence),
-        attempt.worker,
+        worker_of(job, attempt),
         attempt.outcome or "under way",
         age(attempt.started_at or attempt.claimed_at, now),
         attempt_duration(attempt, now),

@@ -58,6 +58,8 @@ def show(reference: Reference, as_json: bool) -> None:
             _show_job(found, [] if started else client.pending(found.id).causes)
             if found.attempts:
                 _show_newest_attempt(client, found)
+            if found.results:
+                _show_results(client, found)
             return
         jobs = sorted(client.jobs_of(found.experiment.id), key=place_in_experiment)
         why = {} if as_json else _why_waiting(client, found)
@@ -106,6 +108,8 @@ def _why_waiting(client: "Client", status: "ExperimentStatus") -> dict[str, str]
 
 def _show_experiment(status: "ExperimentStatus", jobs: "list[Job]", why: "dict[str, str]") -> None:
     from xmcloud.cli import rows
+    from xmcloud.cli.result_columns import compared
+    from xmcloud.cli.result_tables import terminal_width
     from xmcloud.cli.tables import print_fields, print_table
 
     experiment, now = status.experiment, rows.utc_now()
@@ -121,14 +125,18 @@ def _show_experiment(status: "ExperimentStatus", jobs: "list[Job]", why: "dict[s
             ("Jobs", rows.state_counts(status.states)),
         ]
     )
-    if jobs:
+    if not jobs:
+        return
+    table = compared(jobs, terminal_width())
+    told = [rows.job_row(job, now, why.get(job.id, ""), with_results=table is None) for job in jobs]
+    click.echo()
+    print_table(rows.JOBS, told)
+    if table is not None:
         click.echo()
-        print_table(rows.JOBS, [rows.job_row(job, now, why.get(job.id, "")) for job in jobs])
+        print_table(*table)
 
 
 def _show_job(job: "Job", causes: "Sequence[Cause]") -> None:
-    import json
-
     from xmcloud.cli import rows
     from xmcloud.cli.tables import print_fields, print_table
 
@@ -147,14 +155,13 @@ def _show_job(job: "Job", causes: "Sequence[Cause]") -> None:
             ("Runs", rows.command_line(job)),
             ("Created", rows.instant(job.created_at, now)),
             ("Cloned from", job.cloned_from or ""),
-            ("Results", json.dumps(job.results, ensure_ascii=False) if job.results else ""),
         ]
     )
     for number, cause in enumerate(causes):
         click.echo(rows.waits_because(cause, first=number == 0))
     if job.attempts:
         click.echo()
-        print_table(rows.ATTEMPTS, [rows.attempt_row(each, now) for each in job.attempts])
+        print_table(rows.ATTEMPTS, [rows.attempt_row(job, each, now) for each in job.attempts])
 
 
 def _show_newest_attempt(client: "Client", job: "Job") -> None:
@@ -169,6 +176,13 @@ def _show_newest_attempt(client: "Client", job: "Job") -> None:
         print_fields(rows.execution(told, _count_packages(client, told.packages)))
     with suppress(NotFound):
         print_statistics(client.statistics(job.id))
+
+
+def _show_results(client: "Client", job: "Job") -> None:
+    from xmcloud.cli.result_tables import print_results
+    from xmcloud.cli.results import whole_results
+
+    print_results(client, job, whole_results(client, job.results))
 
 
 def _count_packages(client: "Client", digest: str | None) -> int | None:

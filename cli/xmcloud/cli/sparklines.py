@@ -31,19 +31,23 @@ def bars_for(encoding: str | None) -> str:
 
 
 def sparkline(
-    values: Sequence[float | None], top: float, bars: str, together: Together = fmean
+    values: Sequence[float | None],
+    top: float,
+    bars: str,
+    together: Together = fmean,
+    width: int = WIDTH,
 ) -> str:
     """The height of each is its share of `top`; where nothing was measured is a blank.
 
-    `together` makes one of neighbours where there are too many.
+    `together` makes one of neighbours where there are more than `width`.
     """
-    if len(values) > WIDTH:
-        values = _fewer(values, together)
+    if len(values) > width:
+        values = _fewer(values, together, width)
     return "".join(" " if value is None else _bar(value, top, bars) for value in values)
 
 
-def _fewer(values: Sequence[float | None], together: Together) -> list[float | None]:
-    edges = [len(values) * place // WIDTH for place in range(WIDTH + 1)]
+def _fewer(values: Sequence[float | None], together: Together, width: int) -> list[float | None]:
+    edges = [len(values) * place // width for place in range(width + 1)]
     parts = ([v for v in values[a:b] if v is not None] for a, b in pairwise(edges))
     return [together(part) if part else None for part in parts]
 

@@ -1,6 +1,5 @@
 """The control plane's HTTP API as typed calls."""
 
-import logging
 import random
 import time
 import uuid
@@ -44,8 +43,9 @@ from xmcloud.core.protocol import (
     Targets,
     WorkerStatus,
 )
-from xmcloud.xm_cloud.places import address, on_this_machine
+from xmcloud.xm_cloud.places import address
 from xmcloud.xm_cloud.problems import error_of
+from xmcloud.xm_cloud.transport import Body, http_client
 
 if TYPE_CHECKING:
     import httpx
@@ -67,20 +67,8 @@ BUSY = frozenset({502, 503})
 COMPLETE_SECONDS = 540.0
 """How much longer an answer may take for which a blob of many parts is read."""
 
-_PIECE_BYTES = 256 * 1024
-
-
-class Body:
-    """Bytes that tell how far they are sent, each time that they are."""
-
-    def __init__(self, data: bytes, sent: "Sent") -> None:
-        self._data, self._sent = data, sent
-
-    def __iter__(self) -> Iterator[bytes]:
-        for start in range(0, len(self._data), _PIECE_BYTES):
-            piece = self._data[start : start + _PIECE_BYTES]
-            yield piece
-            self._sent(start + len(piece))
+DOWNLOAD_BYTES = 8 * 1024 * 1024
+"""What memory holds of a blob that comes in pieces; whole records of series."""
 
 
 class Client:
@@ -98,7 +86,7 @@ class Client:
         self, url: str, token: str, *, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self.url = url.rstrip("/")
-        self._http = _http_client(self.url, token)
+        self._http = http_client(self.url, token)
         self._sleep = sleep
 
     def __enter__(self) -> Self:
@@ -312,6 +300,31 @@ class Client:
         self._raise_problem(response)
         return response.content
 
+    def blob_size(self, digest: str) -> int | None:
+        """Bytes, None of a blob that is not there."""
+        response = self._request("HEAD", f"/v1/blobs/{digest}")
+        if response.status_code == 404:
+            return None
+        self._raise_problem(response)
+        told = response.headers.get("content-length", "")
+        if not told.isdigit():
+            raise self._unavailable("did not tell the size of a blob")
+        return int(told)
+
+    def blob_pieces(self, digest: str, piece: int = DOWNLOAD_BYTES) -> Iterator[bytes]:
+        """The content, `piece` bytes at a time; each is asked for, and repeated, by itself."""
+        start, size = 0, None
+        while size is None or start < size:
+            wanted = {"Range": f"bytes={start}-{start + piece - 1}"}
+            response = self._request("GET", f"/v1/blobs/{digest}", headers=wanted)
+            self._raise_problem(response)
+            told = response.headers.get("content-range", "").rpartition("/")[2]
+            size = int(told) if told.isdigit() else len(response.content)
+            if start < size and not response.content:
+                raise self._unavailable("sent nothing of a blob")
+            start += len(response.content)
+            yield response.content
+
     def _put_bytes(self, path: str, data: bytes, sent: "Sent | None") -> None:
         headers = {
             "Content-Type": "application/octet-stream",
@@ -419,21 +432,6 @@ class Client:
 def _part(name: str) -> str:
     """One segment of a path, whatever the name holds."""
     return quote(name, safe="") or "%20"
-
-
-def _http_client(url: str, token: str) -> "httpx.Client":
-    import httpx
-
-    # A script that shows what it logs means its own work, not each of our requests.
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    return httpx.Client(
-        base_url=url,
-        headers={"Authorization": f"Bearer {token}"} if token else {},
-        # Without TLS there is nothing to verify, and loading the certificates takes 30 ms.
-        verify=url.startswith("https://"),
-        trust_env=not on_this_machine(url),
-        limits=httpx.Limits(max_connections=32, max_keepalive_connections=8),
-    )
 
 
 def connect() -> Client:
