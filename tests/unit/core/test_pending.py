@@ -90,8 +90,7 @@ ALONE: dict[str, tuple[Job, Facts, CauseCode, str]] = {
         JOB,
         facts(JOB, shut(worker(), HOURS), shut(worker("bee"), wanted=Wanted.DRAIN)),
         C.WORKERS_CLOSED,
-        "the 2 workers of pool gpu that could run it take no jobs: it was drained, "
-        "outside its hours",
+        f"the 2 workers of pool gpu that could run it take no jobs: it was drained, {HOURS}",
     ),
     "the one that is large enough is closed": (
         TWO,
