@@ -13,8 +13,10 @@ from tests.faults.counting import assert_counted, counting, outcomes, until_coun
 from tests.faults.site import LONG, Site
 from tests.support.wheels import serving
 from xmcloud.core.models import Job, JobState, Outcome, ReasonCode
+from xmcloud.core.names import random_id
 from xmcloud.core.protocol import Stop
 from xmcloud.core.specs import Limits, PythonSource
+from xmcloud.core.worker_protocol import HOLDS_LIMIT
 from xmcloud.worker import family
 from xmcloud.worker.identity import mark
 
@@ -108,14 +110,19 @@ def test_a_worker_that_is_killed_again_and_again_loses_nothing(site: Site, trace
 def test_what_a_job_is_stopped_by_reaches_it_after_its_worker_came_back(
     site: Site, trace: Trace
 ) -> None:
+    forgotten = site.submit(trace.script("never"))
     job = site.submit(f"exec 2> /dev/null; trap 'echo told; exit 0' TERM; {counting()}")
     overtime = site.submit(trace.script(), limits=Limits(runtime_seconds=2.0))
-    worker = site.worker()
-    started = trace.until("start", 2)
-    site.until(overtime, JobState.RUNNING)
+    worker = site.worker(slots=3)
+    started = trace.until("start", 3)
+    for each in (overtime, forgotten):
+        site.until(each, JobState.RUNNING)
     until_counted(site, job)
-    worker.restart()
+    worker.kill()
+    site.client.stop_job(forgotten.id, Stop())
+    worker.start()
     until_counted(site, job)
+    assert outcomes(site.ended(forgotten)) == [Outcome.STOPPED]
     overtime = site.ended(overtime)
     assert overtime.reason is not None
     assert overtime.reason.code is ReasonCode.TIMED_OUT
@@ -144,6 +151,37 @@ def test_a_worker_that_is_killed_before_it_could_tell_the_end(
     assert_one_attempt(site, job, trace)
     assert job.results == {"a": 1}
     until(lambda: not worker.attempts(), "the worker that came back has nothing to tell")
+
+
+@pytest.mark.slow
+def test_a_worker_that_leaves_while_nobody_answers_tells_everything_when_it_is_back(
+    site: Site, trace: Trace
+) -> None:
+    over = site.submit(counting(between='echo "{\\"a\\": 1}" > "$XMCLOUD_RESULTS"; echo end'))
+    running = site.submit(counting("later"))
+    worker = site.worker()
+    pids = [line.pid for line in trace.until("start", 2)]
+    for job in (over, running):
+        until_counted(site, job)
+    site.suspend_control()
+    trace.open()
+    until((worker.folder / "attempts" / f"{over.id}-1" / "ending.json").exists, "the end is known")
+    worker.leave()
+    assert "left without telling" in worker.said()
+    assert not any(map(lives, pids))
+    site.kill_control()
+    site.start_control()
+    assert site.client.job(over.id).state is JobState.RUNNING
+
+    worker.start()
+    over = site.ended(over)
+    assert outcomes(over) == [Outcome.COMPLETED]
+    assert over.results == {"a": 1}
+    assert_counted(site.output(over))
+    trace.open("later")
+    running = site.ended(running)
+    assert outcomes(running) == [Outcome.RELEASED, Outcome.COMPLETED]
+    assert_counted(site.output(running))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -232,3 +270,15 @@ def test_jobs_whose_worker_and_keeper_are_killed_end_and_run_again(
     assert outcomes(job)[1:] == [Outcome.COMPLETED]
     assert trace.of("end") == {job.id: [2]}
     assert_counted(site.output(job))
+
+
+def test_more_attempts_than_a_session_can_hold_are_no_obstacle(site: Site, trace: Trace) -> None:
+    folder = site.home.path / "workers" / "ant" / "attempts"
+    for _ in range(HOLDS_LIMIT + 1):
+        (left := folder / f"{random_id()}-1").mkdir(parents=True)
+        (left / "exit.json").write_text('{"pid": 2, "code": 0, "at": 0}')
+    trace.open()
+    job = site.submit(counting())
+    worker = site.worker()
+    assert_one_attempt(site, site.ended(job), trace)
+    until(lambda: not worker.attempts(), "what nobody knows of is removed")

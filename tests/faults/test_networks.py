@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.faults.counting import assert_counted, counting, outcomes, until_coun
 from tests.faults.network import Cable, cable, missing_for_namespaces, relayed
 from tests.faults.site import Site, Worker
 from xmcloud.core.models import JobState, Outcome, ReasonCode
+from xmcloud.core.protocol import Stop
 
 LEASE = 4.0
 """Seconds; a cut that is to last for longer does."""
@@ -28,7 +30,7 @@ class Machines:
     def worker(self, number: int, name: str, queues: str) -> Worker:
         """On that machine."""
         prefix, url = self.cables[number].prefix, self._urls[number]
-        return self.site.worker(name, queues, slots=3, prefix=prefix, XMCLOUD_URL=url)
+        return self.site.worker(name, queues, slots=4, prefix=prefix, XMCLOUD_URL=url)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,6 +54,10 @@ def machines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine
             stack.callback(each.heal)
         site.start_control()
         yield Machines(site, cables, urls)
+
+
+def gone(pid: int) -> bool:
+    return not lives(pid)
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -93,23 +99,26 @@ def test_a_cut_beyond_the_lease_costs_what_others_have_taken_meanwhile(
     kept = site.submit(counting(), queue="high")
     over = site.submit(counting("over"), queue="high")
     taken = site.submit(counting())
-    first = {line.job: line.pid for line in trace.until("start", 3)}
+    stopped = site.submit(trace.script("never"), queue="high")
+    first = {line.job: line.pid for line in trace.until("start", 4)}
     machines.worker(1, "bee", "default")
     until(lambda: site.connected("bee"), "the other worker is there")
     for job in (kept, over, taken):
         until_counted(site, job)
 
     cut(machines.cables[0])
-    again = trace.until("start", 4)[3]
+    again = trace.until("start", 5)[4]
     assert (again.job, again.attempt) == (taken.id, 2)
-    for job in (kept, over):
+    for job in (kept, over, stopped):
         site.until(job, JobState.QUEUED)
+    site.client.stop_job(stopped.id, Stop())
     assert not site.connected("ant")
     assert all(map(lives, first.values()))
     trace.open("over")
     until(lambda: not lives(first[over.id]), "one ends meanwhile")
     machines.cables[0].heal()
-    until(lambda: not lives(first[taken.id]), "what others run is ended")
+    for job in (taken, stopped):
+        until(partial(gone, first[job.id]), "what others run or stopped is ended")
     until_counted(site, kept)
     reason = site.client.job(kept.id).reason
     assert reason is not None
@@ -121,7 +130,9 @@ def test_a_cut_beyond_the_lease_costs_what_others_have_taken_meanwhile(
     assert outcomes(kept) == outcomes(over) == [Outcome.COMPLETED]
     assert outcomes(taken) == [Outcome.LOST, Outcome.COMPLETED]
     assert [attempt.worker for attempt in taken.attempts] == ["ant", "bee"]
-    assert trace.of("start") == {kept.id: [1], over.id: [1], taken.id: [1, 2]}
+    assert outcomes(site.ended(stopped)) == [Outcome.LOST]
+    once = {kept.id: [1], over.id: [1], stopped.id: [1]}
+    assert trace.of("start") == {**once, taken.id: [1, 2]}
     assert trace.of("end") == {kept.id: [1], over.id: [1], taken.id: [2]}
     for job in (kept, over, taken):
         assert_counted(site.output(job))

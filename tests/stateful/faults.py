@@ -44,18 +44,6 @@ def session_not_checked(patch: Patch) -> None:
     patch.setattr(sync, "_after", wrong)
 
 
-def anybody_takes_up_what_was_lost(patch: Patch) -> None:
-    """A worker that comes back goes on with what another one has by now."""
-
-    def wrong(job: Job, fence: int, worker: str, session: str, now: Any) -> Job:
-        attempt = job.attempts[-1]
-        again = attempt.evolve(session=session, finished_at=None, outcome=None, reason=None)
-        state = JobState.RUNNING if attempt.started_at else JobState.STARTING
-        return job.evolve(state=state, waiting=None, attempts=(*job.attempts[:-1], again))
-
-    patch.setattr(lifecycle, "adopted", wrong)
-
-
 def what_comes_back_is_lost(patch: Patch) -> None:
     """What a worker still has is given to others when it opens a session."""
 
@@ -222,8 +210,6 @@ def sweep_publishes_nothing(patch: Patch) -> None:
 FAULTS: list[Callable[[Patch], None]] = [
     fence_not_checked,
     session_not_checked,
-    anybody_takes_up_what_was_lost,
-    what_comes_back_is_lost,
     lease_holds_at_its_end,
     sweep_comes_an_instant_late,
     requeued_without_permit,
@@ -241,3 +227,5 @@ FAULTS: list[Callable[[Patch], None]] = [
     results_after_the_end,
     sweep_publishes_nothing,
 ]
+
+RETURNING_FAULTS: list[Callable[[Patch], None]] = [what_comes_back_is_lost]

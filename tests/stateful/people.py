@@ -11,7 +11,7 @@ from tests.stateful.base import Base
 from tests.stateful.draws import QUEUES, batches, specs, stops
 from tests.stateful.ledger import LEGAL
 from xmcloud.core.control import changes, cloning, experiments, jobs
-from xmcloud.core.errors import IllegalTransition, KeyReused, Unavailable
+from xmcloud.core.errors import IllegalTransition, KeyReused
 from xmcloud.core.models import Job, JobState, Outcome
 from xmcloud.core.protocol import (
     Act,
@@ -126,22 +126,13 @@ class People(Researchers):
     def act(self, action: str, job: Job, work: Coroutine[Any, Any, object]) -> bool:
         """Whether the job was in a state for it; else the refusal names such states."""
         if job.state in LEGAL[action]:
-            self.request_of_people(work)
+            self.run(work)
             return True
         with pytest.raises(IllegalTransition) as refused:
             self.run(work)
         assert all(state.value in refused.value.remedy for state in LEGAL[action])
         self.ledger.expected[job.id] = job.state
         return False
-
-    def request_of_people(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """While the broker is away a stop is written but its worker not told: None."""
-        try:
-            return self.run(work)
-        except Unavailable:
-            assert self.broker is not None
-            assert self.broker.down
-            return None
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data(), queue=st.sampled_from(QUEUES))
@@ -201,7 +192,7 @@ class People(Researchers):
             "enqueue": lambda: jobs.enqueue_all(self.plane, experiment, Enqueue()),
             "dequeue": lambda: jobs.dequeue_all(self.plane, experiment, Act()),
         }
-        acted = self.request_of_people(deeds[action]())
+        acted = self.run(deeds[action]())
         legal = [job for job in self.jobs_in(experiment) if job.state in LEGAL[action]]
         skipped = [job for job in self.jobs_in(experiment) if job not in legal]
         if acted is not None:

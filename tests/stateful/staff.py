@@ -16,7 +16,6 @@ from xmcloud.core.errors import LeaseLost
 from xmcloud.core.models import JobState, Outcome, Reason, ReasonCode
 from xmcloud.core.ports import Delivery
 from xmcloud.core.worker_protocol import (
-    AttemptRef,
     Claim,
     Finished,
     Output,
@@ -47,34 +46,6 @@ class Staff(Base):
     def open(self, worker: Worker) -> None:
         lease = self.run(sessions.open_session(self.plane, worker.name, worker.request))
         self.opened(worker, lease.session.id)
-
-    @precondition(lambda self: self.history)
-    @rule(data=st.data())
-    def come_back(self, data: st.DataObject) -> None:
-        """With attempts that it had, over long ago or not: those go on that nobody else has."""
-        worker = self.some_worker(data, self.workers)
-        names = {s: name for s, name in self.owners.items() if name == worker.name}
-        own = [(job, fence) for job, fence, session in self.history if session in names]
-        chosen = data.draw(st.sets(st.sampled_from(own[-8:]), max_size=4)) if own else set()
-        goes_on = [each for each in sorted(chosen) if self.may_go_on(*each, worker)]
-        worker.crash()
-        while goes_on and not worker.has_room_for([self.jobs[job] for job, _ in goes_on]):
-            chosen.discard(goes_on.pop())
-        refs = tuple(AttemptRef(job_id=job, fence=fence) for job, fence in sorted(chosen))
-        request = worker.request.evolve(holds=refs)
-        lease = self.run(sessions.open_session(self.plane, worker.name, request))
-        self.opened(worker, lease.session.id, goes_on)
-        worker.running = {held.job.id: held.job for held in lease.held}
-        assert sorted((held.job.id, held.job.fence) for held in lease.held) == goes_on
-
-    def may_go_on(self, id: str, fence: int, worker: Worker) -> bool:
-        """It holds it still, or lost it and the job waits since."""
-        holder, job = self.ledger.holders.get(id), self.jobs[id]
-        if holder is not None:
-            return holder[0] == fence and self.owners[holder[1]] == worker.name
-        last = job.attempts[-1] if job.attempts else None
-        given_up = last is not None and (last.fence, last.outcome) == (fence, Outcome.LOST)
-        return job.state is JobState.QUEUED and given_up
 
     def opened(self, worker: Worker, session: str, goes_on: Sequence[Attempt] = ()) -> None:
         for id, fence in goes_on:

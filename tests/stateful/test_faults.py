@@ -6,9 +6,10 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.stateful.faults import FAULTS
+from tests.stateful.faults import FAULTS, RETURNING_FAULTS
 from tests.stateful.group_faults import GROUP_FAULTS
 from tests.stateful.machine import UnreliableMachine
+from tests.stateful.returning import Returning
 from tests.stateful.test_machine import STEADY
 from tests.stateful.together import Together
 
@@ -37,3 +38,12 @@ def test_a_fault_of_groups_is_found(
     plant(monkeypatch)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         run_state_machine_as_test(Together, settings=HUNT)
+
+
+@pytest.mark.parametrize("plant", RETURNING_FAULTS, ids=lambda plant: plant.__name__)
+def test_a_fault_of_coming_back_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        run_state_machine_as_test(Returning, settings=HUNT)

@@ -4,6 +4,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.stateful.machine import SqliteMachine, UnreliableMachine
+from tests.stateful.returning import Returning
 from tests.stateful.together import Together
 from xmcloud.core.indexes import declared, require_index
 from xmcloud.core.ports import Query
@@ -39,3 +40,7 @@ def test_with_an_unreliable_broker() -> None:
 
 def test_groups_and_targets() -> None:
     run_state_machine_as_test(Together, settings=settings(STEADY, max_examples=30))
+
+
+def test_workers_that_come_back() -> None:
+    run_state_machine_as_test(Returning, settings=settings(STEADY, max_examples=30))

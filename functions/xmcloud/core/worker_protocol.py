@@ -21,6 +21,10 @@ RESULTS_LIMIT = 16 * 1024
 """Bytes of the results of a job, as JSON."""
 
 
+HOLDS_LIMIT = 1000
+"""Attempts that a worker can come back with."""
+
+
 class AttemptRef(Model):
     """An attempt, by its job and fence."""
 
@@ -40,7 +44,7 @@ class OpenSession(Model):
     slots: Annotated[int, Field(ge=1, le=1000)] = 1
     resources: Resources = Field({}, examples=[{"cpu": 8, "memory": 3.4e10, "t4": 2}])
     gpus: Annotated[tuple[Text, ...], Field(max_length=64)] = ()
-    holds: Annotated[tuple[AttemptRef, ...], Field(max_length=1000)] = Field(
+    holds: Annotated[tuple[AttemptRef, ...], Field(max_length=HOLDS_LIMIT)] = Field(
         (),
         description="Attempts of an earlier session of this worker that still run here, or whose "
         "end was not taken yet.",

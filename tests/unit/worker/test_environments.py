@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -95,8 +96,18 @@ async def test_it_says_its_python(tmp_path: Path) -> None:
     assert made.python == printed_by(made, program)
 
 
-async def test_a_version_of_python_that_was_asked_for(tmp_path: Path) -> None:
+async def test_a_version_of_python_that_the_worker_has_itself(tmp_path: Path) -> None:
     environments, steps = Environments(tmp_path), Steps()
+    own = await environments.environment(NOTHING, steps)
+    for asked in (own.python, own.python.rpartition(".")[0]):
+        assert (await environments.environment(NOTHING, steps, asked)).path == own.path
+    assert steps.names == ["create the environment"]
+
+
+async def test_a_version_of_python_that_was_asked_for(tmp_path: Path) -> None:
+    other = tmp_path / "python"
+    other.symlink_to(sys.executable)
+    environments, steps = Environments(tmp_path, str(other)), Steps()
     own = await environments.environment(NOTHING, steps)
     short = own.python.rpartition(".")[0]
     asked = await environments.environment(NOTHING, steps, short)

@@ -53,6 +53,7 @@ class Attempts:
         self._folder = folder
         self._attempts: dict[tuple[str, int], Attempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._untold: set[tuple[str, int]] = set()
         self._ports = FreePorts()
         self._reserved: set[str] = set()
         self._leaving = False
@@ -177,8 +178,10 @@ class Attempts:
         await asyncio.gather(*(attempt.kill() for attempt in list(self._attempts.values())))
 
     async def abandon(self, why: str) -> None:
-        """End all processes now and tell nobody: the session is over."""
-        await self._abandon(list(self._attempts.values()), why)
+        """End all processes now. What was not told stays on disk for the next run of the worker."""
+        attempts = list(self._attempts.values())
+        self._untold |= {each.key for each in attempts if not each.news.closed.is_set()}
+        await self._abandon(attempts, why)
         await self.all_told()
 
     async def _abandon(self, attempts: Collection[Attempt], why: str) -> None:
@@ -210,7 +213,8 @@ class Attempts:
         await attempt.news.closed.wait()
         self._conversation.discard(attempt.news)
         del self._attempts[attempt.key]
-        await attempt.clean_up(end.outcome)
+        if attempt.key not in self._untold:
+            await attempt.clean_up(end.outcome if attempt.news.end_taken else None)
 
 
 def _place(job_id: str) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import logging
+import math
 import os
 import shutil
 from collections.abc import Collection, Iterator
@@ -112,7 +113,19 @@ def _old(checkpoints: Path, since: float) -> list[Path]:
 
 
 def _last_change(folder: Path) -> float:
-    return max((path.lstat().st_mtime for path in (folder, *folder.rglob("*"))), default=0.0)
+    """Of anything in it."""
+    times = [_changed(folder)]
+    for place, folders, files in os.walk(folder):
+        times += [_changed(Path(place, name)) for name in (*folders, *files)]
+    return max(times)
+
+
+def _changed(path: Path) -> float:
+    """What vanishes meanwhile is used by another worker, or by a job."""
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return math.inf
 
 
 def _is_recoverable(folder: Path) -> bool:

@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Never, TypeVar
 
 from xmcloud.core.clock import SystemClock
 from xmcloud.core.errors import LeaseLost, XmcloudError
-from xmcloud.core.models import Job
+from xmcloud.core.models import Job, Session
 from xmcloud.core.ports import Consumer
-from xmcloud.core.worker_protocol import AttemptRef, Lease, OpenSession
+from xmcloud.core.worker_protocol import HOLDS_LIMIT, AttemptRef, Lease, OpenSession
 from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.attempts import Attempts
 from xmcloud.worker.cache import BlobCache
@@ -201,7 +201,13 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         permits = consumer(self._settings, self._client)
-        always = [asyncio.create_task(self._sampler.run()), asyncio.create_task(self._keep_hours())]
+        checkpoints = self._settings.checkpoints_folder
+        works: list[Coroutine[Any, Any, None]] = [
+            self._sampler.run(),
+            self._keep_hours(),
+            remove_old_checkpoints(checkpoints, self._containers, time.time()),
+        ]
+        always = [asyncio.create_task(work) for work in works]
         if self._foreground is not None:
             always.append(asyncio.create_task(self._foreground.run()))
         if only is not None:
@@ -215,7 +221,7 @@ class Worker:
                 if await self._serve(lease, permits, earlier, only) is _End.LEFT:
                     return
                 earlier = []
-                await self._refuse_to_fight()
+                await self._refuse_to_fight(lease)
         finally:
             await self._attempts.abandon("the worker ended")
             await self._launcher.close()
@@ -232,8 +238,6 @@ class Worker:
         """What an earlier run of the worker began and may go on; of the rest nothing is left."""
         folder = self._settings.folder / "attempts"
         await self._clean(beyond_recovery(folder))
-        checkpoints = self._settings.checkpoints_folder
-        await remove_old_checkpoints(checkpoints, self._containers, time.time())
         found = [attempt_of(each) for each in recoverable(folder)]
         return [AttemptRef(job_id=job, fence=fence) for job, fence in found]
 
@@ -245,12 +249,29 @@ class Worker:
                 "ended %d containers and %d processes of an earlier run", removed, killed
             )
 
-    async def _refuse_to_fight(self) -> None:
-        """Taking the name back would kill the jobs of the other. Raises Replaced."""
+    async def _refuse_to_fight(self, lost: Lease) -> None:
+        """Taking the name back would kill the jobs of the other. Raises Replaced.
+
+        What an earlier run of this worker asked for may have been answered late: such a session
+        is never renewed.
+        """
+        loop = asyncio.get_running_loop()
+        over = loop.time() + lost.lease_seconds
+        other = await self._other(lost.session.id)
+        while other is not None and loop.time() < over and not self._leave.is_set():
+            if other.host == socket.gethostname():
+                await self._unless_leaving(asyncio.sleep(lost.heartbeat_seconds / 2))
+                seen, other = other, await self._other(lost.session.id)
+                if other is None or other.renewed_at == seen.renewed_at:
+                    continue
+            raise Replaced(other.worker, other.host)
+
+    async def _other(self, own: str) -> Session | None:
+        """The newest session of this name but that one, whose end may not have been seen yet."""
         found = await self._unless_leaving(self._client.open_sessions())
-        for session in found.sessions if found else ():
-            if session.worker == self._settings.name:
-                raise Replaced(session.worker, session.host)
+        name = self._settings.name
+        sessions = [s for s in found.sessions if s.worker == name and s.id != own] if found else []
+        return max(sessions, key=lambda session: session.opened_at, default=None)
 
     async def _unless_leaving(self, work: Coroutine[Any, Any, Result]) -> Result | None:
         task = asyncio.create_task(work)
@@ -277,7 +298,7 @@ class Worker:
             slots=settings.slots,
             resources=self._resources,
             gpus=tuple(map(str, self._machine.gpus)),
-            holds=tuple(holds),
+            holds=tuple(holds[:HOLDS_LIMIT]),
             version=version("xmcloud"),
             host=socket.gethostname(),
             address=settings.address or await asyncio.to_thread(own_address, settings.url),
@@ -341,15 +362,16 @@ class Worker:
                 if task.done():
                     task.result()
             await _cancelled(loops[:1])
-            await self._take_leave(attempts, talk)
+            told = await self._take_leave(attempts, talk)
         except LeaseLost as error:
             logger.warning("%s", error)
             return _End.LEFT if self._leave.is_set() else _End.LEASE_LOST
         finally:
             await _cancelled([talk, *loops])
-        with suppress(LeaseLost, Refused, TimeoutError):
-            async with asyncio.timeout(_GOODBYE_SECONDS):
-                await self._client.close_session(lease.session.id)
+        if told:
+            with suppress(LeaseLost, Refused, TimeoutError):
+                async with asyncio.timeout(_GOODBYE_SECONDS):
+                    await self._client.close_session(lease.session.id)
         return _End.LEFT
 
     def _closed(self) -> str:
@@ -361,8 +383,8 @@ class Worker:
             await conversation.claim(self._settings.queues)
         await self._attempts.all_told()
 
-    async def _take_leave(self, attempts: Attempts, talk: asyncio.Task[Never]) -> None:
-        """Raises `LeaseLost`."""
+    async def _take_leave(self, attempts: Attempts, talk: asyncio.Task[Never]) -> bool:
+        """Whether everything was told. Raises `LeaseLost`."""
         leaving = asyncio.create_task(attempts.leave())
         await _first([leaving, talk], self._hurry)
         if self._hurry.is_set():
@@ -376,7 +398,9 @@ class Worker:
             talk.result()
         if not telling.done():
             logger.warning("left without telling the control plane: it does not answer")
+        told = telling.done()
         await _cancelled([leaving, telling])
+        return told
 
     def _attempt(self, job: Job, allotment: Allotment, on_start: Callable[[], None]) -> Attempt:
         return Attempt(job, self._attempt_folder(job), allotment, self._workshop, on_start)

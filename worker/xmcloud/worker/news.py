@@ -55,6 +55,7 @@ class News:
         self.job_id = job_id
         self.fence = fence
         self.closed = asyncio.Event()
+        self.end_taken = False
         self._raw = log
         self._log = ThinLog(log, clock)
         self._on_refused = on_refused
@@ -142,6 +143,7 @@ class News:
             self._taken = report.offset + len(report.data)
             self._pieces = self._pieces + 1 if self._taken % OUTPUT_BLOCK else 0
         else:
+            self.end_taken = True
             self.closed.set()
 
     def refused(self, problem: Problem) -> None:

@@ -152,10 +152,14 @@ class Attempt:
         self._running = running
         return await self._until_over(running)
 
-    async def clean_up(self, outcome: Outcome) -> None:
-        """Remove what it left on disk; a checkpoint stays for the next attempt, if one may come."""
-        with suppress(OSError):  # it is not empty
-            self.folder.checkpoint.rmdir()
+    async def clean_up(self, outcome: Outcome | None) -> None:
+        """Remove what it left on disk; None: its end did not count, and the next may run already.
+
+        A checkpoint stays for the next attempt, if one may come.
+        """
+        if outcome is not None:
+            with suppress(OSError):  # it is not empty
+                self.folder.checkpoint.rmdir()
         if outcome is Outcome.COMPLETED and self.folder.checkpoint.exists():
             await self._shop.containers.delete(self.folder.checkpoint, self._image())
         if isinstance(self._running, Process) and not (self.folder.path / "work").exists():

@@ -202,7 +202,11 @@ async def tell_holders(plane: ControlPlane, jobs: Sequence[Job]) -> None:
 
 
 async def tell_sessions(plane: ControlPlane, sessions: set[str]) -> None:
-    """These workers ask at once what is new for them."""
+    """These workers ask at once what is new for them.
+
+    A broker that does not answer is no failure of the request: they ask with each heartbeat too.
+    """
     messages = [Message(control_audience(session), NEWS) for session in sorted(sessions)]
     if messages:
-        await plane.queue.publish(CONTROL_TOPIC, messages)
+        with suppress(Unavailable):
+            await plane.queue.publish(CONTROL_TOPIC, messages)
