@@ -15,7 +15,7 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.functions.xm_cloud.server import HEADERS, TOKEN, serving
+from tests.functions.xm_cloud.server import HEADERS, TOKEN
 from xmcloud.cli.checks import line, round_trips
 from xmcloud.cli.checks.check import Verdict
 from xmcloud.cli.checks.engine import check_engine
@@ -25,31 +25,6 @@ from xmcloud.core.protocol import Act, NewExperiment, NewJob, NewUnit, NewUnits,
 from xmcloud.core.specs import Command, JobSpec
 from xmcloud.core.topics import control_subscription
 from xmcloud.xm_cloud.client import Client
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("control-plane")
-
-
-@pytest.fixture(scope="module")
-def url(folder: Path) -> Iterator[str]:
-    with serving(folder) as address:
-        yield address
-
-
-@pytest.fixture(autouse=True)
-def sign_in(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XMCLOUD_URL", url)
-    monkeypatch.setenv("XMCLOUD_TOKEN", TOKEN)
-    monkeypatch.setenv("XMCLOUD_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XMCLOUD_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[Client]:
-    with Client(url, TOKEN) as client:
-        yield client
 
 
 @pytest.fixture

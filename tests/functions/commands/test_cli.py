@@ -1,47 +1,17 @@
 """The commands over a real control plane; no worker runs, so jobs wait where they are put."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
-from tests.functions.xm_cloud.server import TOKEN, serving
+from tests.functions.commands.running import answer, xmcloud
 from xmcloud.cli.exit_codes import ExitCode
 from xmcloud.cli.main import cli
 from xmcloud.core.protocol import NewExperiment, NewJob, NewUnit, NewUnits
 from xmcloud.core.specs import Argument, Command, JobSpec
 from xmcloud.xm_cloud.client import Client
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("control-plane")) as address:
-        yield address
-
-
-@pytest.fixture(autouse=True)
-def sign_in(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XMCLOUD_URL", url)
-    monkeypatch.setenv("XMCLOUD_TOKEN", TOKEN)
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[Client]:
-    with Client(url, TOKEN) as client:
-        yield client
-
-
-def xmcloud(*words: str, status: int = 0) -> Result:
-    result = CliRunner().invoke(cli, words)
-    assert result.exit_code == status, result.output
-    return result
-
-
-def answer(*words: str, status: int = 0) -> Any:
-    return json.loads(xmcloud(*words, "--json", status=status).stdout)
 
 
 def sweep(client: Client, *rates: float, title: str = "sweep") -> str:

@@ -15,7 +15,8 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.functions.xm_cloud.server import HEADERS, TOKEN, serving
+from tests.functions.commands.running import answer, xmcloud
+from tests.functions.xm_cloud.server import HEADERS, TOKEN
 from xmcloud.cli.complete import complete_workers
 from xmcloud.cli.exit_codes import ExitCode
 from xmcloud.cli.main import cli
@@ -29,20 +30,6 @@ from xmcloud.xm_cloud.client import Client
 
 GPUS = ("0 NVIDIA A100", "1 NVIDIA A100")
 RESOURCES = {"cpu": 8, "memory": 32e9}
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("control-plane")) as address:
-        yield address
-
-
-@pytest.fixture(autouse=True)
-def sign_in(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XMCLOUD_URL", url)
-    monkeypatch.setenv("XMCLOUD_TOKEN", TOKEN)
-    monkeypatch.setenv("XMCLOUD_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XMCLOUD_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -77,22 +64,6 @@ class Worker:
 
     def close(self) -> None:
         self._post(f"/sessions/{self.session.id}/close", {})
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[Client]:
-    with Client(url, TOKEN) as client:
-        yield client
-
-
-def xmcloud(*words: str, status: int = 0, typed: str = "") -> Result:
-    result = CliRunner().invoke(cli, words, input=typed)
-    assert result.exit_code == status, result.output
-    return result
-
-
-def answer(*words: str, status: int = 0) -> Any:
-    return json.loads(xmcloud(*words, "--json", status=status).stdout)
 
 
 def running_job(client: Client, worker: Worker, execution: Execution | None = None) -> Job:

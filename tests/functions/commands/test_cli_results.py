@@ -3,20 +3,18 @@
 import hashlib
 import json
 import random
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from click.testing import CliRunner, Result
 from pydantic import JsonValue
 
-from tests.functions.xm_cloud.server import HEADERS, TOKEN, serving
+from tests.functions.commands.running import answer, xmcloud
+from tests.functions.xm_cloud.server import HEADERS
 from xmcloud.cli import result_tables, results
 from xmcloud.cli.exit_codes import ExitCode
-from xmcloud.cli.main import cli
 from xmcloud.core.models import Job
 from xmcloud.core.protocol import NewExperiment, NewJob, NewUnit, NewUnits
 from xmcloud.core.series import Table
@@ -25,40 +23,6 @@ from xmcloud.core.worker_protocol import Lease
 from xmcloud.xm_cloud.client import Client
 
 LARGE = random.Random(1).randbytes(9 * 1024 * 1024)
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("control-plane")
-
-
-@pytest.fixture(scope="module")
-def url(home: Path) -> Iterator[str]:
-    with serving(home) as address:
-        yield address
-
-
-@pytest.fixture(autouse=True)
-def sign_in(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XMCLOUD_URL", url)
-    monkeypatch.setenv("XMCLOUD_TOKEN", TOKEN)
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[Client]:
-    with Client(url, TOKEN) as client:
-        yield client
-
-
-def xmcloud(*words: str, status: int = 0) -> Result:
-    result = CliRunner().invoke(cli, words)
-    assert result.exit_code == status, result.output
-    return result
-
-
-def answer(*words: str, status: int = 0) -> Any:
-    return json.loads(xmcloud(*words, "--json", status=status).stdout)
 
 
 def completed(client: Client, *came_to: dict[str, JsonValue]) -> list[Job]:
@@ -231,10 +195,10 @@ def test_series_as_a_table_of_their_points(client: Client) -> None:
     assert "It has logged none" in refused.stderr
 
 
-def test_damaged_and_lost_content_leaves_no_file(client: Client, home: Path) -> None:
+def test_damaged_and_lost_content_leaves_no_file(client: Client, folder: Path) -> None:
     (job,) = completed(client, files(client, a=b"content"))
     digest = hashlib.sha256(b"content").hexdigest()
-    (path,) = [p for p in (home / "blobs").rglob("*") if p.name == digest]
+    (path,) = [p for p in (folder / "blobs").rglob("*") if p.name == digest]
     path.write_bytes(b"CONTENT")
     damaged = xmcloud("download", job.id, status=ExitCode.UNREACHABLE)
     assert "'a' arrived damaged" in damaged.stderr

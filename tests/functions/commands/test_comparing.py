@@ -2,20 +2,18 @@
 
 import hashlib
 import io
-import json
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from tests.functions.xm_cloud.server import TOKEN, End, Worker, serving
+from tests.functions.commands.running import answer, xmcloud
+from tests.functions.xm_cloud.server import End, Worker
 from xmcloud.cli.exit_codes import ExitCode
-from xmcloud.cli.main import cli
 from xmcloud.core.models import Execution, Job
 from xmcloud.core.protocol import NewExperiment, NewJob, NewUnit, NewUnits
 from xmcloud.core.specs import Argument, Command, GitSource, JobSpec, Limits, PythonSource
@@ -23,35 +21,6 @@ from xmcloud.xm_cloud.client import Client
 
 OLD, NEW = "a" * 40, "b" * 40
 ARCHIVE = "0123456789abcdef" * 4
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("control-plane")) as address:
-        yield address
-
-
-@pytest.fixture(autouse=True)
-def sign_in(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XMCLOUD_URL", url)
-    monkeypatch.setenv("XMCLOUD_TOKEN", TOKEN)
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[Client]:
-    with Client(url, TOKEN) as client:
-        yield client
-
-
-def xmcloud(*words: str, status: int = 0) -> Result:
-    result = CliRunner().invoke(cli, words)
-    assert result.exit_code == status, result.output
-    return result
-
-
-def answer(*words: str, status: int = 0) -> Any:
-    return json.loads(xmcloud(*words, "--json", status=status).stdout)
 
 
 def spec(rate: float = 0.1, **fields: Any) -> JobSpec:
