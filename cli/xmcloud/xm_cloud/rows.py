@@ -47,7 +47,19 @@ def duration(job: Job, now: datetime | None = None) -> str:
 
 
 def results(job: Job) -> str:
-    return " ".join(f"{name}={short(value)}" for name, value in job.results.items())
+    return " ".join(f"{name}={short(value)}" for name, value in told(job).items())
+
+
+def told(job: Job) -> dict[str, JsonValue]:
+    """Results by name: of a recorded run its summary and the last of each series, no digests."""
+    found: dict[str, JsonValue] = {}
+    for name, value in job.results.items():
+        if name in ("summary", "series") and isinstance(value, dict):
+            for part, of_it in value.items():
+                found[part] = of_it.get("last") if isinstance(of_it, dict) else of_it
+        elif name not in ("blobs", "inputs", "cut", "whole"):
+            found[name] = value
+    return found
 
 
 def outcome(job: Job) -> str:
@@ -65,9 +77,10 @@ def summary(jobs: Iterable[Job]) -> str:
 
 def final_table(jobs: Sequence[Job]) -> list[list[str]]:
     """A heading and a row a job, with a column for each result."""
-    names = list(dict.fromkeys(name for job in jobs for name in job.results))
+    results = [told(job) for job in jobs]
+    names = list(dict.fromkeys(name for each in results for name in each))
     rows = [["unit", "parameters", *names, "duration", "status"]]
-    for job in jobs:
-        values = [short(job.results[name]) if name in job.results else "" for name in names]
+    for job, each in zip(jobs, results, strict=True):
+        values = [short(each[name]) if name in each else "" for name in names]
         rows.append([label(job), parameters(job), *values, duration(job), outcome(job)])
     return rows

@@ -9,7 +9,7 @@ from xmcloud.core.models import Job, JobState, Member
 from xmcloud.core.specs import Argument
 from xmcloud.xm_cloud.plain import PlainView
 from xmcloud.xm_cloud.progress import LiveView
-from xmcloud.xm_cloud.rows import duration, parameters, short
+from xmcloud.xm_cloud.rows import duration, final_table, parameters, short
 
 ENDED = [
     job(
@@ -124,3 +124,16 @@ def test_durations() -> None:
     assert duration(job(1, JobState.STARTING)) == ""
     assert duration(job(1, JobState.RUNNING), now=BEGAN) == "0.0 s"
     assert duration(job(1, JobState.COMPLETED, seconds=3725)) == "1 h 02 min"
+
+
+def test_a_recorded_run_shows_its_summary_and_where_its_series_ended() -> None:
+    recorded = {
+        "summary": {"best": 0.9},
+        "series": {"loss": {"last": 0.25, "min": 0.2, "max": 1.0, "count": 9}},
+        "blobs": {"model": "a" * 64},
+        "own": [1, 2],
+    }
+    run = job(1, JobState.COMPLETED, results=recorded)
+    heading, row = final_table([run])
+    assert heading[2:-2] == ["best", "loss", "own"]
+    assert row[2:-2] == ["0.9", "0.25", "[1, 2]"]
