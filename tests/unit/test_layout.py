@@ -122,3 +122,13 @@ def test_the_two_lines_of_a_run_import_nothing_slow() -> None:
     light = {"xmcloud", *sys.stdlib_module_names}
     assert loaded_by("xmcloud.runs.starting") <= light
     assert loaded_by("xmcloud") <= light - {"subprocess", "json", "pathlib"}
+
+
+def test_functions_run_where_they_were_copied_and_not_installed() -> None:
+    """A function's folder has no distribution whose metadata could be asked for."""
+    asking = [
+        path.relative_to(ROOT)
+        for path in (ROOT / "functions").rglob("*.py")
+        if "importlib.metadata" in path.read_text("utf-8")
+    ]
+    assert asking == []

@@ -5,7 +5,6 @@ import shlex
 import socket
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Self
 
@@ -24,6 +23,7 @@ from xmcloud.core.protocol import (
 )
 from xmcloud.core.runs import POOL, for_its_process, own_resource
 from xmcloud.core.specs import JobSpec
+from xmcloud.core.version import VERSION
 from xmcloud.core.worker_protocol import (
     Claim,
     Finished,
@@ -69,7 +69,7 @@ class Recorded:
             pool=POOL,
             queues=(QUEUE,),
             resources={resource: 1},
-            version=version("xmcloud"),
+            version=VERSION,
             host=socket.gethostname(),
         )
         lease = client.open_session(resource, request)

@@ -14,7 +14,6 @@ from datetime import datetime
 from enum import Enum, auto
 from functools import partial
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Never, TypeVar
@@ -23,6 +22,7 @@ from xmcloud.core.clock import SystemClock
 from xmcloud.core.errors import LeaseLost, XmcloudError
 from xmcloud.core.models import Job, Session
 from xmcloud.core.ports import Consumer
+from xmcloud.core.version import VERSION
 from xmcloud.core.worker_protocol import HOLDS_LIMIT, AttemptRef, Lease, OpenSession
 from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.attempts import Attempts
@@ -299,7 +299,7 @@ class Worker:
             resources=self._resources,
             gpus=tuple(map(str, self._machine.gpus)),
             holds=tuple(holds[:HOLDS_LIMIT]),
-            version=version("xmcloud"),
+            version=VERSION,
             host=socket.gethostname(),
             address=settings.address or await asyncio.to_thread(own_address, settings.url),
         )

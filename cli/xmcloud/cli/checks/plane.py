@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import version
 
 from xmcloud.cli.checks.check import Check, Verdict
 from xmcloud.cli.checks.line import Heard, Line, Place, known_place
@@ -12,6 +11,7 @@ from xmcloud.cli.checks.waiting import check_waiting
 from xmcloud.core.errors import Unauthorized, XmcloudError
 from xmcloud.core.models import Session
 from xmcloud.core.protocol import Queues, QueueStatus, Sessions
+from xmcloud.core.version import VERSION
 
 SECTION = "Control plane"
 _CLOCK_WARNS_SECONDS = 2.0
@@ -35,7 +35,7 @@ def check_plane(environ: Mapping[str, str]) -> Iterator[Found]:
     with Line(place) as line:
         heard = line.health()
         yield Check.ok("Answer", f"in {heard.seconds * 1000:.0f} ms")
-        yield version_check(heard.version, version("xmcloud"))
+        yield version_check(heard.version, VERSION)
         yield clock_check(heard)
         try:
             queues = line.get(Queues, "/v1/queues").queues

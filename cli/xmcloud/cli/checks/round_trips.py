@@ -3,7 +3,6 @@
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from socket import gethostname
 
 from xmcloud.cli.checks.check import Check
@@ -11,6 +10,7 @@ from xmcloud.cli.checks.line import Line, Place
 from xmcloud.core.models import Session
 from xmcloud.core.names import random_id
 from xmcloud.core.topics import control_subscription
+from xmcloud.core.version import VERSION
 from xmcloud.core.worker_protocol import Lease, OpenSession, Pull, Pulled, SubscriptionRef
 
 PREFIX = "doctor-"
@@ -43,7 +43,7 @@ def _order_seconds(line: Line, beside: Session) -> float | None:
     """How long an order takes to a worker; None if it does not come."""
     worker = f"{PREFIX}{random_id()[:8]}"
     announced = OpenSession(
-        pool=beside.pool, queues=beside.queues[:1], version=version("xmcloud"), host=gethostname()
+        pool=beside.pool, queues=beside.queues[:1], version=VERSION, host=gethostname()
     )
     session = line.post(Lease, f"/v1/workers/{worker}/sessions", announced).session
     try:

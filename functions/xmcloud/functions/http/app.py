@@ -1,7 +1,5 @@
 """The FastAPI application."""
 
-from importlib.metadata import version
-
 from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.responses import Response
@@ -9,6 +7,7 @@ from starlette.responses import Response
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.errors import Unauthorized
 from xmcloud.core.protocol import Health
+from xmcloud.core.version import VERSION
 from xmcloud.functions.http import (
     attempts,
     blobs,
@@ -43,7 +42,7 @@ def create_app(plane: ControlPlane, authenticator: Authenticator) -> FastAPI:
     """The API over a control plane."""
     app = FastAPI(
         title="xmcloud",
-        version=version("xmcloud"),
+        version=VERSION,
         docs_url="/v1/docs",
         openapi_url="/v1/openapi.json",
         redoc_url=None,
