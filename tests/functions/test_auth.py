@@ -101,6 +101,13 @@ def test_a_token_file_that_others_can_read(tmp_path: Path, mode: int) -> None:
     assert caught.value.remedy == f"Make it private: chmod 600 {path}"
 
 
+async def test_a_secret_that_is_mounted_into_a_container_has_another_mode(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("secret")
+    path.chmod(0o444)
+    await TokenFile(path, mounted=True).authenticate("secret")
+
+
 def test_an_empty_token_file(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.touch(0o600)

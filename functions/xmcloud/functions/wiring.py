@@ -17,6 +17,9 @@ from xmcloud.functions.http.app import create_app
 from xmcloud.functions.http.auth import TokenFile
 from xmcloud.functions.sweeper import Alarms
 
+_ON_CLOUD_RUN = "K_SERVICE"
+"""Set in each container of Cloud Run, which runs functions too."""
+
 
 class Misconfigured(XmcloudError):
     """An environment variable of the control plane is missing or wrong."""
@@ -72,7 +75,7 @@ def build_service() -> Service:
             plane = _gcp(clock, alarms, lease)
         case _:
             raise Misconfigured(f"XMCLOUD_PROFILE is {profile!r}.", "Use embedded or gcp.")
-    token = TokenFile(home / "token")
+    token = TokenFile(home / "token", mounted=_ON_CLOUD_RUN in os.environ)
     plane = replace(
         plane,
         targets=_targets(),

@@ -17,10 +17,13 @@ class Authenticator(Protocol):
 
 
 class TokenFile:
-    """The one token of an embedded control plane, in a file that only its owner can read."""
+    """The one token of a control plane, in a file that only its owner can read."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises `Unauthorized`."""
+    def __init__(self, path: Path, *, mounted: bool = False) -> None:
+        """A secret that is `mounted` into a container may have any mode: nobody else is in there.
+
+        Raises `Unauthorized`.
+        """
         try:
             mode = stat.S_IMODE(os.stat(path).st_mode)
         except FileNotFoundError:
@@ -28,7 +31,7 @@ class TokenFile:
                 f"There is no token file {path}.",
                 "Write a random token of at least 32 characters into it; chmod 600.",
             ) from None
-        if mode & 0o077:
+        if mode & 0o077 and not mounted:
             raise Unauthorized(
                 f"The token file {path} can be read by others (mode {mode:04o}).",
                 f"Make it private: chmod 600 {path}",
