@@ -1,0 +1,4 @@
+output "uri" {
+  description = "Where the API is."
+  value       = module.function.uri
+}

@@ -1,0 +1,29 @@
+variable "deployment" {
+  description = "What every function has in common."
+  type        = any
+}
+
+variable "timeout_seconds" {
+  description = "Longest request."
+  type        = number
+}
+
+variable "min_instances" {
+  description = "That are always there."
+  type        = number
+}
+
+variable "max_instances" {
+  description = "At most."
+  type        = number
+}
+
+variable "invokers" {
+  description = "Who may reach it."
+  type        = set(string)
+}
+
+variable "builds" {
+  description = "Whether there are builds."
+  type        = bool
+}

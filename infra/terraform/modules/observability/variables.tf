@@ -1,0 +1,33 @@
+variable "project_id" {
+  description = "The project."
+  type        = string
+}
+
+variable "project_number" {
+  description = "Its number, which budgets want."
+  type        = string
+}
+
+variable "alert_emails" {
+  description = "Who is told."
+  type        = set(string)
+}
+
+variable "queue_age_alert_seconds" {
+  description = "How long a permit may wait."
+  type        = number
+}
+
+variable "silence_seconds" {
+  description = "How long a worker may say nothing."
+  type        = number
+}
+
+variable "budget" {
+  description = "What may be spent a month; null: no budget."
+  type = object({
+    billing_account = string
+    amount          = number
+    currency        = string
+  })
+}

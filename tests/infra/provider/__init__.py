@@ -1,0 +1,1 @@
+"""A stand-in for Terraform providers: the real schema, plans and made-up results, no network."""
