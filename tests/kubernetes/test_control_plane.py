@@ -98,7 +98,8 @@ async def test_one_that_fails_ends_the_group(plane: Plane) -> None:
 async def test_a_preempted_job_runs_again(plane: Plane) -> None:
     added = await plane.add("test $XMCLOUD_ATTEMPT = 2 || sleep 1000")
     (job,) = await plane.when(added, JobState.RUNNING)
-    plane.kubelet.take_machine(f"{job.id}-1-0")
+    (name,) = plane.nodes.all(JOBS)
+    plane.kubelet.take_machine(name)
     (job,) = await plane.when([job], JobState.COMPLETED)
     assert (len(job.attempts), job.losses, job.failures) == (2, 1, 0)
 

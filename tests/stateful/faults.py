@@ -129,8 +129,12 @@ def pause_not_checked(patch: Patch) -> None:
 
 
 def resources_not_checked(patch: Patch) -> None:
+    def take(self: Free, job: Job) -> None:
+        self._before.append((job, self.resources))
+        self.slots -= 1
+
     patch.setattr(Free, "fits", lambda self, job: True)
-    patch.setattr(Free, "take", lambda self, job, sign=1: setattr(self, "slots", self.slots - sign))
+    patch.setattr(Free, "take", take)
 
 
 def preconditions_ignored(patch: Patch) -> None:
