@@ -15,7 +15,7 @@ from xmcloud.core.errors import XmcloudError
 from xmcloud.worker import family
 from xmcloud.worker.containers import RECORD, Containers
 from xmcloud.worker.identity import mark
-from xmcloud.worker.records import EXIT, left_of, recorded
+from xmcloud.worker.records import EXIT, PROCESS, left_of
 from xmcloud.worker.setup import SetupFailed
 
 CHECKPOINT_DAYS = 30
@@ -64,7 +64,7 @@ def recoverable(attempts: Path) -> list[Path]:
 
 
 def beyond_recovery(attempts: Path) -> list[Path]:
-    """Folders of the others: their setup was not over, or they vanished."""
+    """Folders of the others: their setup was not over."""
     return [folder for folder in _folders(attempts) if not _is_recoverable(folder)]
 
 
@@ -129,8 +129,8 @@ def _changed(path: Path) -> float:
 
 
 def _is_recoverable(folder: Path) -> bool:
-    known = (EXIT, ENDING, RECORD)
-    return any((folder / name).exists() for name in known) or bool(recorded(folder))
+    """One whose process has ended may be known to the keeper alone, while the disk is full."""
+    return any((folder / name).exists() for name in (PROCESS, EXIT, ENDING, RECORD))
 
 
 def attempt_of(folder: Path) -> tuple[str, int]:
