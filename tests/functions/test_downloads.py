@@ -4,35 +4,16 @@ import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
 
-from tests.functions.api import TOKEN
+from tests.functions.lossy_line import Line
 from tests.functions.worker_rig import Rig, opened_rig
-from tests.support.wire import TransportWire
 from xmcloud.worker.cache import BlobCache
-from xmcloud.worker.client import ApiClient, DamagedBlob, Refused
+from xmcloud.worker.client import DamagedBlob, Refused
 
 pytestmark = pytest.mark.anyio
 
 DATA = random.Random(1).randbytes(17 * 1024 * 1024)
-
-
-class Line(httpx.AsyncBaseTransport):
-    """Notes which ranges were asked for; the answers with these numbers get lost."""
-
-    def __init__(self, inner: httpx.AsyncBaseTransport, *lost: int) -> None:
-        self._inner, self._lost = inner, lost
-        self.ranges: list[str] = []
-        self.longest = 0
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self.ranges.append(request.headers["range"])
-        response = await self._inner.handle_async_request(request)
-        self.longest = max(self.longest, len(await response.aread()))
-        if len(self.ranges) - 1 in self._lost:
-            raise httpx.ReadError("the connection broke", request=request)
-        return response
 
 
 @pytest.fixture
@@ -41,29 +22,25 @@ async def rig(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Rig]:
         yield rig
 
 
-def client(line: Line) -> ApiClient:
-    return ApiClient(TransportWire(line, TOKEN), "http://api")
-
-
 async def stored(rig: Rig) -> str:
     return await rig.blob(DATA)
 
 
 async def test_a_large_blob_comes_in_pieces(rig: Rig, tmp_path: Path) -> None:
     digest, line = await stored(rig), Line(rig.network)
-    async with client(line) as api:
+    async with line.client() as api:
         path = await BlobCache(tmp_path, api).file(digest)
     assert path.read_bytes() == DATA
-    assert len(line.ranges) == 3
-    assert line.longest == 8 * 1024 * 1024
+    assert len(line.requests) == 3
+    assert line.longest_answer == 8 * 1024 * 1024
 
 
 async def test_what_broke_off_goes_on_at_the_last_piece(rig: Rig, tmp_path: Path) -> None:
     digest, line = await stored(rig), Line(rig.network, 1)
-    async with client(line) as api:
+    async with line.client() as api:
         await api.download(digest, tmp_path / "blob")
     assert (tmp_path / "blob").read_bytes() == DATA
-    assert [each.split("-")[0] for each in line.ranges] == [
+    assert [each.headers["range"].split("-")[0] for each in line.requests] == [
         "bytes=0", "bytes=8388608", "bytes=8388608", "bytes=16777216",
     ]  # fmt: skip
 
@@ -71,22 +48,22 @@ async def test_what_broke_off_goes_on_at_the_last_piece(rig: Rig, tmp_path: Path
 @pytest.mark.parametrize("data", [b"", b"x"])
 async def test_a_small_blob_takes_one_request(rig: Rig, tmp_path: Path, data: bytes) -> None:
     digest, line = await rig.blob(data), Line(rig.network)
-    async with client(line) as api:
+    async with line.client() as api:
         await api.download(digest, tmp_path / "blob")
     assert (tmp_path / "blob").read_bytes() == data
-    assert len(line.ranges) == 1
+    assert len(line.requests) == 1
 
 
 async def test_damage_is_found(rig: Rig, tmp_path: Path) -> None:
     digest = await stored(rig)
     await rig.disk.put(f"content/{digest}", DATA[:-1] + b"?")
-    async with client(Line(rig.network)) as api:
+    async with Line(rig.network).client() as api:
         with pytest.raises(DamagedBlob, match=digest):
             await BlobCache(tmp_path, api).file(digest)
     assert [path.name for path in (tmp_path / "blobs").iterdir()] == [f"{digest}.lock"]
 
 
 async def test_what_nobody_has_is_refused(rig: Rig, tmp_path: Path) -> None:
-    async with client(Line(rig.network)) as api:
+    async with Line(rig.network).client() as api:
         with pytest.raises(Refused, match="There is no blob"):
             await api.download("0" * 64, tmp_path / "blob")

@@ -1,7 +1,6 @@
 """From a job of a git revision to what is started."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,9 @@ import pytest
 
 from tests.git.authors import commit, git, head, new_repository, uncommitted, write
 from tests.git.conftest import Machine
-from xmcloud.core.models import Attempt, Job, JobState, Reason, ReasonCode
-from xmcloud.core.specs import GitSource, JobSpec
+from tests.support.builders import starting
+from xmcloud.core.models import Job
+from xmcloud.core.specs import Argument, GitSource, JobSpec
 from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.cache import BlobCache
 from xmcloud.worker.client import ApiClient
@@ -23,28 +23,11 @@ from xmcloud.worker.setup import SetupFailed
 from xmcloud.worker.slots import Allotment
 
 pytestmark = pytest.mark.anyio
-NOW = datetime(2030, 1, 1, tzinfo=UTC)
 DIFF, BUNDLE = "d" * 64, "b" * 64
 
 
 def job(source: GitSource) -> Job:
-    attempt = Attempt(fence=2, worker="ant", session="s" * 16, claimed_at=NOW)
-    return Job(
-        id="a" * 16,
-        experiment_id="e" * 16,
-        unit=3,
-        name="train",
-        spec=JobSpec.model_validate({"executable": source, "arguments": [{"value": "x"}]}),
-        state=JobState.STARTING,
-        fence=2,
-        reason=Reason(code=ReasonCode.CLAIMED, message="claimed"),
-        queue="default",
-        position=1,
-        attempts=(attempt,),
-        created_at=NOW,
-        updated_at=NOW,
-        batch=DIFF,
-    )
+    return starting(JobSpec(executable=source, arguments=(Argument(value="x"),)))
 
 
 async def planned(machine: Machine, source: GitSource, blobs: Mapping[str, bytes]) -> Plan:

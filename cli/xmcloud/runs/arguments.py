@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any, NamedTuple
 
+from xmcloud.core.words import words as words_of
+
 _INTEGERS = range(-(2**63), 2**63)
 
 
@@ -28,20 +30,8 @@ def positional(values: Iterable[Any]) -> list[Argument]:
 
 
 def words(arguments: Iterable[Argument]) -> list[str]:
-    """As `xmcloud.core.arguments.render` has them, which a script may not be able to import."""
-    return [word for argument in arguments for word in _words(argument.name, argument.value)]
-
-
-def _words(name: str | None, value: Any) -> list[str]:
-    if value is None:
-        return []
-    if name is None:
-        return [str(value)]
-    if isinstance(value, bool):
-        return [f"--{name}" if value else f"--no{name}"]
-    if isinstance(value, list):
-        return [f"--{name}={item}" for item in value]
-    return [f"--{name}={value}"]
+    """Those of the command line."""
+    return [word for each in arguments for word in words_of(each.name, each.value)]
 
 
 def plain(value: object) -> Any:

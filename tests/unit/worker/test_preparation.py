@@ -7,13 +7,13 @@ import json
 import os
 import tarfile
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from xmcloud.core.models import Attempt, Job, JobState, Peer, Reason, ReasonCode
+from tests.support.builders import EXPERIMENT_ID, JOB_ID, starting
+from xmcloud.core.models import Job, Peer
 from xmcloud.core.specs import Binary, Command, JobSpec, PythonSource
 from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.cache import BlobCache
@@ -29,30 +29,13 @@ from xmcloud.worker.setup import Access, SetupFailed
 from xmcloud.worker.slots import Allotment
 
 pytestmark = pytest.mark.anyio
-NOW = datetime(2030, 1, 1, tzinfo=UTC)
 DIGEST = "0" * 64
 PEERS = {"train": Peer(host="10.0.0.1", port=5001), "eval": Peer(host="10.0.0.2", port=5002)}
 BASE = {"PATH": "/bin", "PYTHONPATH": "/else", "HOME": "/home"}
 
 
 def job(executable: Any, **spec: Any) -> Job:
-    attempt = Attempt(fence=2, worker="ant", session="s" * 16, claimed_at=NOW)
-    return Job(
-        id="a" * 16,
-        experiment_id="e" * 16,
-        unit=3,
-        name="train",
-        spec=JobSpec(executable=executable, **spec),
-        state=JobState.STARTING,
-        fence=2,
-        reason=Reason(code=ReasonCode.CLAIMED, message="claimed"),
-        queue="default",
-        position=1,
-        attempts=(attempt,),
-        created_at=NOW,
-        updated_at=NOW,
-        batch=DIGEST,
-    )
+    return starting(JobSpec(executable=executable, **spec))
 
 
 def attempt_folder(path: Path) -> AttemptFolder:
@@ -119,11 +102,11 @@ async def test_a_process_learns_which_job_it_is(preparation: Preparation, folder
         **BASE,
         "HOME": "/else",
         "PYTHONUNBUFFERED": "0",
-        "XMCLOUD_EXPERIMENT_ID": "e" * 16,
-        "XMCLOUD_JOB_ID": "a" * 16,
-        "XMCLOUD_UNIT": "3",
+        "XMCLOUD_EXPERIMENT_ID": EXPERIMENT_ID,
+        "XMCLOUD_JOB_ID": JOB_ID,
+        "XMCLOUD_UNIT": "1",
         "XMCLOUD_JOB_NAME": "train",
-        "XMCLOUD_ATTEMPT": "2",
+        "XMCLOUD_ATTEMPT": "1",
         "XMCLOUD_RESULTS": str(folder / "shared" / "results.json"),
         "XMCLOUD_OUTPUTS": str(folder / "shared" / "outputs"),
         "XMCLOUD_CHECKPOINT": str(folder / "checkpoint"),
@@ -222,7 +205,7 @@ async def test_a_job_of_a_group_learns_where_the_others_are(
     mine = job(
         command,
         arguments=[{"name": "server", "value": "%objectname(eval)%"}],
-        environment={"TOLD": f"grpc://{'e' * 16}_3_eval:80"},
+        environment={"TOLD": f"grpc://{EXPERIMENT_ID}_1_eval:80"},
     )
     plan = await planned(preparation, with_peers(mine, PEERS), folder)
     assert list(plan.argv) == ["x", "--server=10.0.0.2:5002"]

@@ -17,7 +17,7 @@ from xmcloud.xm_cloud.archives.sizes import (
     shown,
 )
 from xmcloud.xm_cloud.archives.spool import Spool, stored_size
-from xmcloud.xm_cloud.archives.tar import END, Entry, padding
+from xmcloud.xm_cloud.archives.tar import END, Entry, padding, tarball
 
 _PIECE_BYTES = 1024 * 1024
 
@@ -48,15 +48,9 @@ def pack(folder: Path, prefix: str = "", extra: Mapping[str, bytes] | None = Non
     if not members:
         raise InvalidInput("path", str(folder), "a folder with files that are not ignored")
     _check_size(folder, len(os.fsencode(prefix)), members)
-    spool = Spool()
-    try:
+    with tarball() as spool:
         for member in members:
             _write(spool, member)
-        spool.write(END)
-        spool.finish()
-    except BaseException:
-        spool.close()
-        raise
     return spool
 
 

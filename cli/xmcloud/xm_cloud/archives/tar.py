@@ -3,9 +3,12 @@
 Ustar with pax records (POSIX.1-2001) for what ustar has no room for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
+
+from xmcloud.xm_cloud.archives.spool import Spool
 
 BLOCK = 512
 END = bytes(2 * BLOCK)
@@ -48,6 +51,27 @@ class Entry:
         if any(not _is_unicode(value) for value in records.values()):
             records = {b"hdrcharset": b"BINARY", **records}
         return b"".join(_record(key, value) for key, value in records.items())
+
+
+@contextmanager
+def tarball() -> Iterator[Spool]:
+    """To write members to: whole after the block, and the caller closes it; closed if that failed.
+
+    Raises `StorageFull`.
+    """
+    spool = Spool()
+    try:
+        yield spool
+        spool.write(END)
+        spool.finish()
+    except BaseException:
+        spool.close()
+        raise
+
+
+def file_of(name: bytes, mode: int, data: bytes) -> bytes:
+    """The blocks of a file that is in memory."""
+    return Entry(name, "file", mode, len(data)).header() + padded(data)
 
 
 def padding(size: int) -> int:

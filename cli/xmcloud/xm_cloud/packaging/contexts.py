@@ -11,7 +11,7 @@ from xmcloud.core.errors import InvalidInput
 from xmcloud.xm_cloud import flags
 from xmcloud.xm_cloud.archives.archive import pack
 from xmcloud.xm_cloud.archives.spool import Spool
-from xmcloud.xm_cloud.archives.tar import END, Entry, padding
+from xmcloud.xm_cloud.archives.tar import Entry, file_of, padding, tarball
 from xmcloud.xm_cloud.packaging.dockerfiles import (
     COMMANDS,
     FOLDER,
@@ -96,20 +96,16 @@ def _archive(
     """The files of the folder below `prefix`, and ours at the top."""
     import tarfile
 
-    spool = Spool()
-    try:
-        with pack(folder, prefix) as files, tarfile.open(fileobj=files.file, mode="r:gz") as tar:
-            for member in tar:
-                if not ignored(member.name):
-                    _copy(spool, tar, member)
+    with (
+        tarball() as spool,
+        pack(folder, prefix) as files,
+        tarfile.open(fileobj=files.file, mode="r:gz") as tar,
+    ):
+        for member in tar:
+            if not ignored(member.name):
+                _copy(spool, tar, member)
         for name, data in ours.items():
-            spool.write(Entry(name.encode(), "file", 0o755, len(data)).header())
-            spool.write(data + bytes(padding(len(data))))
-        spool.write(END)
-        spool.finish()
-    except BaseException:
-        spool.close()
-        raise
+            spool.write(file_of(name.encode(), 0o755, data))
     return spool
 
 

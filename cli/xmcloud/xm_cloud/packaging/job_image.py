@@ -13,7 +13,7 @@ from xmcloud.core.arguments import command_line, render
 from xmcloud.core.errors import InvalidInput
 from xmcloud.core.specs import Argument
 from xmcloud.xm_cloud.archives.spool import Spool
-from xmcloud.xm_cloud.archives.tar import END, Entry, padding
+from xmcloud.xm_cloud.archives.tar import Entry, file_of, padding, tarball
 from xmcloud.xm_cloud.packaging.contexts import DOCKERFILE
 from xmcloud.xm_cloud.packaging.dockerfiles import FOLDER
 
@@ -76,19 +76,11 @@ def job_context(code: JobCode, base: str) -> Spool:
     """All that is needed to build it. The caller closes it. Raises `InvalidInput`, StorageFull."""
     own = {DOCKERFILE: dockerfile(code, base)}
     own |= {f"{FOLDER}/{name}": text for name, text in code.requirements.files.items()}
-    spool = Spool()
-    try:
+    with tarball() as spool:
         for name, text in own.items():
-            data = text.encode()
-            spool.write(Entry(name.encode(), "file", 0o644, len(data)).header())
-            spool.write(data + bytes(padding(len(data))))
+            spool.write(file_of(name.encode(), 0o644, text.encode()))
         for path in _all_below(code.folder):
             _write(spool, path, b"code/" + os.fsencode(path.relative_to(code.folder)))
-        spool.write(END)
-        spool.finish()
-    except BaseException:
-        spool.close()
-        raise
     return spool
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from xmcloud.core.errors import XmcloudError
 from xmcloud.xm_cloud.archives.spool import Spool
-from xmcloud.xm_cloud.archives.tar import END, Entry, padding
+from xmcloud.xm_cloud.archives.tar import Entry, padding, tarball
 from xmcloud.xm_cloud.packaging.bazel_targets import BazelOutputs, runfiles_of
 
 _MANIFEST = "MANIFEST"
@@ -32,12 +32,8 @@ def pack_binary(outputs: BazelOutputs) -> Spool:
     StorageFull.
     """
     program = outputs.program()
-    spool = Spool()
-    try:
+    with tarball() as spool:
         _pack(spool, program, runfiles_of(program))
-    except BaseException:
-        spool.close()
-        raise
     return spool
 
 
@@ -50,8 +46,6 @@ def _pack(spool: Spool, program: Path, runfiles: Path) -> None:
         _add(spool, path, name, _kept_link(runfiles, path))
     # Where it lies among its runfiles it finds its shared libraries, and from here the rest.
     _add(spool, program, program.name, own)
-    spool.write(END)
-    spool.finish()
 
 
 def _files_below(folder: Path, runfiles: Path, above: frozenset[tuple[int, int]]) -> Iterator[Path]:
