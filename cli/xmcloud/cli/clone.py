@@ -65,7 +65,11 @@ def _list(ctx: click.Context, param: click.Parameter, path: str | None) -> str |
     metavar="REVISION",
     help="Of jobs from git: a branch, a tag or a commit. What was not committed is left out.",
 )
-@click.option("--image", metavar="IMAGE", help="Of jobs that run an image: another one.")
+@click.option(
+    "--image",
+    metavar="IMAGE",
+    help="To run: of Python code, one that has it (see xmcloud build job).",
+)
 @click.option(
     "--requirement",
     "packages",

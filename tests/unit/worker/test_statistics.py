@@ -218,16 +218,14 @@ async def test_an_attempt_is_told_of_once_a_minute_and_at_its_end(
         await pass_seconds(clock, 65)
         assert [len(each.series["memory-bytes"]) for each in told] == [12, 24]
         await pass_seconds(clock, 10)
-        so_far = sampler.of(("job", 1))
         sampler.forget(("job", 1))
         sampler.forget(("job", 1))
-    assert told[2:] == [so_far]
-    assert so_far is not None
+    (at_its_end,) = told[2:]
+    assert len(at_its_end.series["memory-bytes"]) == 26
     series = {"memory-bytes", "cpu-core-percent", "gpu-1-percent", "gpu-1-memory-bytes"}
-    assert so_far.series.keys() == series
-    assert so_far.series["cpu-core-percent"][:2] == (None, 0.0)
-    assert so_far.start == START + timedelta(seconds=5)
-    assert sampler.of(("job", 1)) is None
+    assert at_its_end.series.keys() == series
+    assert at_its_end.series["cpu-core-percent"][:2] == (None, 0.0)
+    assert at_its_end.start == START + timedelta(seconds=5)
 
 
 async def test_a_short_attempt_is_not_told_of(tmp_path: Path, busy: int) -> None:

@@ -98,11 +98,6 @@ class Sampler:
         if found := watched.recording.statistics():
             watched.tell(found)
 
-    def of(self, key: Key) -> Statistics | None:
-        """What an attempt used so far; None before it was measured."""
-        watched = self._watched.get(key)
-        return watched.recording.statistics() if watched else None
-
     def machine(self) -> Statistics | None:
         """What the machine used so far; None before it was measured."""
         return self._recording.statistics()
