@@ -1,19 +1,23 @@
 """What each job has of a real worker's machine, and when the worker takes none."""
 
+import asyncio
 import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.functions.real_workers import Plane, new_job, opened_plane
-from tests.functions.worker_rig import Rig, eventually, opened_rig
+from tests.functions.worker_rig import LONG, Rig, eventually, opened_rig
 from tests.support.nvml import GIB, build_library, gpu
-from xmcloud.core.models import Job, JobState, ReasonCode
-from xmcloud.core.protocol import CauseCode, Pending
+from xmcloud.core.models import Job, JobState, ReasonCode, Session, Statistics
+from xmcloud.core.protocol import CauseCode, Pending, WorkerStatus
 from xmcloud.core.specs import Command
+from xmcloud.worker import main
+from xmcloud.worker.statistics.sampler import Sampler
 
 SHOW_AND_WAIT = 'echo "$CUDA_VISIBLE_DEVICES;"; until test -e {go}; do sleep 0.02; done'
 GROW = "import time; x = bytearray(400_000_000); time.sleep(60)"
@@ -135,8 +139,9 @@ async def test_outside_its_hours_a_worker_takes_nothing_and_whoever_waits_hears_
     async with rig.worker(hours="mon 0:00-0:01" if _is_no_monday() else "tue 0:00-0:01"):
         job = await rig.launch("true")
         why = Pending(job_id=job.id, state=job.state)
-        while not why.causes or why.causes[0].code is not CauseCode.WORKERS_CLOSED:
-            why = await rig.api.get(Pending, f"/jobs/{job.id}/pending")
+        async with asyncio.timeout(LONG):
+            while not why.causes or why.causes[0].code is not CauseCode.WORKERS_CLOSED:
+                why = await rig.api.get(Pending, f"/jobs/{job.id}/pending")
     assert why.causes[0].message == "worker ant takes no jobs: outside its hours"
     assert (await rig.api.get(Job, f"/jobs/{job.id}")).attempts == ()
 
@@ -158,3 +163,56 @@ async def test_queues_are_shared_by_weight(rig: Rig) -> None:
         for job in jobs:
             await rig.over(job)
     assert order.read_text().split()[:9].count("a") == 6
+
+
+async def test_what_machine_and_job_used_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main, "Sampler", partial(Sampler, interval_seconds=0.05))
+    go = rig.folder / "go"
+    job = await rig.launch("sh", "-c", f"until test -e {go}; do sleep 0.02; done")
+    async with rig.worker():
+        await rig.until(job, JobState.RUNNING)
+        status = await rig.api.get(WorkerStatus, "/workers/ant")
+        assert [each.id for each in status.jobs] == [job.id]
+        async with asyncio.timeout(LONG):
+            while status.statistics is None:
+                await rig.launch("true")  # whatever a worker has to say takes it along
+                status = await rig.api.get(WorkerStatus, "/workers/ant")
+        go.touch()
+        await rig.over(job)
+    assert "memory-bytes" in status.statistics.series
+    used = await rig.api.get(Statistics, f"/jobs/{job.id}/statistics")
+    assert max(filter(None, used.series["memory-bytes"])) > 0
+
+
+async def test_a_checkpoint_is_there_again_for_the_next_attempt_and_goes_with_the_job(
+    rig: Rig,
+) -> None:
+    script = 'cat "$XMCLOUD_CHECKPOINT/step" || { echo 5 > "$XMCLOUD_CHECKPOINT/step"; exit 1; }'
+    job = await rig.launch("sh", "-c", script, limits={"retries": 1})
+    async with rig.worker():
+        job = await rig.over(job)
+    assert (job.state, len(job.attempts)) == (JobState.COMPLETED, 2)
+    assert await rig.log(job) == b"5\n"
+    assert list((rig.folder / "home" / "checkpoints").iterdir()) == []
+
+
+async def test_a_worker_that_is_drained_finishes_what_runs_and_one_that_is_stopped_ends(
+    rig: Rig,
+) -> None:
+    go = rig.folder / "go"
+    running = await rig.launch("sh", "-c", f"until test -e {go}; do sleep 0.02; done")
+    async with rig.worker(slots=2) as task:
+        await rig.until(running, JobState.RUNNING)
+        await rig.api.post(Session, "/workers/ant/drain")
+        waits = await rig.launch("true")
+        go.touch()
+        assert (await rig.over(running)).state is JobState.COMPLETED
+        assert (await rig.api.get(Job, f"/jobs/{waits.id}")).state is JobState.QUEUED
+        await rig.api.post(Session, "/workers/ant/resume")
+        blocked = await rig.launch("sleep", "1000")
+        await rig.until(blocked, JobState.RUNNING)
+        assert (await rig.over(waits)).state is JobState.COMPLETED
+        await rig.api.post(Session, "/workers/ant/stop")
+        async with asyncio.timeout(LONG):
+            await task
+    assert (await rig.api.get(Job, f"/jobs/{blocked.id}")).state is JobState.QUEUED
