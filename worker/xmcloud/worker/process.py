@@ -118,13 +118,16 @@ class Launcher:
         return family.living(found)
 
     def signal(self, process: "Process", number: signal.Signals) -> None:
-        """To all its kin, and to what they start meanwhile in the group of the first."""
+        """To all its kin, and to what they start meanwhile in the group of the first.
+
+        That one goes first: a shell whose child was killed would go on with its next line.
+        """
         kin = self.kin(process)
         if self._keeper is not None and not process.ended:
             self._keeper.signal(process.pid, number)
             if number is not signal.SIGKILL:  # which may come twice
                 kin = [each for each in kin if _group(each.pid) != process.pid]
-        family.send(kin, number)
+        family.send(sorted(kin, key=lambda each: each.pid != process.pid), number)
 
     def forget(self, process: "Process") -> None:
         self._leaders.discard(process)
