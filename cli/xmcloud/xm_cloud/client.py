@@ -365,7 +365,7 @@ class Client:
         response = self._request(method, path, **request)
         self._raise_problem(response)
         try:
-            return model.model_validate_json(response.content)
+            return model.received(response.content)
         except ValidationError:
             raise self._unavailable("answered with something else than this version") from None
 
@@ -416,7 +416,7 @@ class Client:
         if response.status_code < 400:
             return
         try:
-            error = error_of(Problem.model_validate_json(response.content))
+            error = error_of(Problem.received(response.content))
         except ValidationError:
             error = self._without_problem(response.status_code)
         raise error

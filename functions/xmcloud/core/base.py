@@ -42,6 +42,14 @@ class Model(BaseModel):
         """A checked copy with some fields changed."""
         return type(self).model_validate({**self.__dict__, **changes})
 
+    @classmethod
+    def received(cls, text: str | bytes) -> Self:
+        """What another version may have written: fields that this one does not know are left out.
+
+        Raises `pydantic.ValidationError`.
+        """
+        return cls.model_validate_json(text, extra="ignore")
+
 
 NESTING_LIMIT = 100
 """Arrays and objects inside one another: JSON parsers give up at about 200, ours included."""

@@ -64,7 +64,7 @@ class Collection(Generic[M]):
         return Stored(item, Document(self.key(item), {}, version))
 
     def read(self, document: Document) -> Stored[M]:
-        return Stored(self.model.model_validate_json(str(document.data["body"])), document)
+        return Stored(self.model.received(str(document.data["body"])), document)
 
     async def get(self, store: Store, id: str) -> Stored[M]:
         """Raises `NotFound`."""

@@ -13,6 +13,7 @@ from typing import BinaryIO, NamedTuple, NoReturn, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from xmcloud.core.base import Model
 from xmcloud.core.errors import LeaseLost, NotFound, StorageFull, Unavailable, XmcloudError
 from xmcloud.core.models import Session
 from xmcloud.core.names import random_id
@@ -28,7 +29,7 @@ _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _PASSING = {429, 500, 502, 503, 504}
 
 logger = logging.getLogger("xmcloud.worker")
-Answer = TypeVar("Answer", bound=BaseModel)
+Answer = TypeVar("Answer", bound=Model)
 Result = TypeVar("Result")
 
 
@@ -203,7 +204,7 @@ def _encode(model: BaseModel) -> bytes:
 
 def _parse(model: type[Answer], response: Response) -> Answer:
     try:
-        return model.model_validate_json(response.body)
+        return model.received(response.body)
     except ValidationError as error:
         about = f"the answer to {response.path} is not one of this version's API"
         raise Unavailable(about) from error
@@ -211,7 +212,7 @@ def _parse(model: type[Answer], response: Response) -> Answer:
 
 def _raise_for(response: Response) -> NoReturn:
     try:
-        problem = Problem.model_validate_json(response.body)
+        problem = Problem.received(response.body)
     except ValidationError:
         about = f"HTTP {response.status}"
         problem = Problem(type="about:blank", title=about, status=response.status, detail="")

@@ -46,7 +46,7 @@ async def _is_there(api: ApiClient, digest: str) -> bool:
 
 async def _send_parts(api: ApiClient, digest: str, path: Path, size: int) -> None:
     answer = await api.exchange("GET", f"/v1/blobs/{digest}/parts")
-    there = {part.digest for part in BlobParts.model_validate_json(answer.body).parts}
+    there = {part.digest for part in BlobParts.received(answer.body).parts}
     parts: list[str] = []
     for start in range(0, size, PART_BYTES):
         data = await _part(path, start)

@@ -135,7 +135,7 @@ class Line:
     def _parsed(self, model: type[M], response: httpx.Response) -> M:
         self._check(response)
         try:
-            return model.model_validate_json(response.content)
+            return model.received(response.content)
         except ValidationError:
             raise self._unavailable("answers with something else than this version") from None
 
@@ -143,7 +143,7 @@ class Line:
         if response.status_code < 300:
             return
         try:
-            error = error_of(Problem.model_validate_json(response.content))
+            error = error_of(Problem.received(response.content))
         except ValidationError:
             what = f"answers HTTP {response.status_code}, not as xmcloud does"
             raise self._unavailable(what) from None

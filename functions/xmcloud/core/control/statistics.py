@@ -48,6 +48,6 @@ async def worker_statistics(plane: ControlPlane, name: str) -> Statistics | None
 
 async def _read(plane: ControlPlane, key: str) -> Statistics | None:
     try:
-        return Statistics.model_validate_json(await plane.blobs.get(key))
+        return Statistics.received(await plane.blobs.get(key))
     except NotFound:
         return None
