@@ -19,9 +19,14 @@ def clean_line(line: str, colour: bool) -> str:
     With `colour` the sequences that set colours stay, and are reset at the end of the line.
     """
     for state in reversed(line.split("\r")):
-        if cleaned(state, colour=False):
+        if shows(state):
             return cleaned(state, colour)
     return ""
+
+
+def shows(text: str) -> bool:
+    """Whether anything of it was seen, be it taken back by a backspace: what was never is."""
+    return bool(_CONTROL.sub("", _SEQUENCE.sub("", text)))
 
 
 def cleaned(text: str, colour: bool) -> str:

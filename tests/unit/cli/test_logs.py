@@ -24,6 +24,8 @@ def lines(data: bytes, colour: bool = False) -> list[str]:
         ("tab\tstays", "tab\tstays"),
         ("12\b\b34", "34"),
         ("a\b\b\bz", "z"),
+        ("10%\r20%\b\b\b", ""),
+        ("10%\r\b", "10%"),
         ("bell\x07null\x00del\x7f", "bellnulldel"),
         ("title \x1b]0;rm -rf\x07after", "title after"),
         ("link \x1b]8;;http://x\x1b\\text\x1b]8;;\x1b\\", "link text"),

@@ -201,19 +201,6 @@ async def test_an_adopted_job_is_ended_with_all_its_kin(machine: Machine) -> Non
     assert [pid for pid in (process.pid, orphan, child) if lives(pid)] == []
 
 
-async def test_a_shell_that_is_killed_does_not_get_to_its_next_line(machine: Machine) -> None:
-    """Its child is in a group of its own."""
-    for number in range(20):
-        launcher, name = machine.launcher(), f"job-{number}"
-        script = "setsid sleep 1000 & echo up; wait; echo next >next"
-        process = await machine.spawn(launcher, name, script)
-        await until(lambda: (machine.of(name) / "log").read_text() == "up\n")  # noqa: B023
-        await process.end(0)
-        assert await process.wait() == -signal.SIGKILL
-        await process.bury(0)
-        assert not (machine.of(name) / "next").exists()
-
-
 async def test_nothing_is_adopted_that_nobody_knows_of(machine: Machine) -> None:
     machine.of("other").mkdir()
     assert await machine.launcher().adopt(machine.of("other"), machine.mark("other")) is None

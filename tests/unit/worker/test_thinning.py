@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmcloud.core.screen import clean_line
+from xmcloud.worker.redaction import JobLog
 from xmcloud.worker.thinning import SHOW_SECONDS, Place, ThinLog, thinned
 
 
@@ -70,20 +71,20 @@ def screen(data: bytes) -> list[str]:
 )
 def test_what_is_given_out_of_a_log_that_is_over(log: Path, written: bytes, given: bytes) -> None:
     log.write_bytes(written)
-    thin = ThinLog(log)
+    thin = ThinLog(JobLog(log))
     assert told(thin, final=True) == given
     assert thin.ends_at(len(given))
 
 
 def test_a_log_without_progress_bars_is_not_copied(log: Path) -> None:
     log.write_bytes(b"line\r\n" * 1000)
-    assert told(ThinLog(log), final=True) == log.read_bytes()
+    assert told(ThinLog(JobLog(log)), final=True) == log.read_bytes()
     assert [path.name for path in log.parent.iterdir()] == ["output.log"]
 
 
 def test_a_return_waits_for_what_follows(log: Path) -> None:
     log.write_bytes(b"line\r")
-    thin = ThinLog(log)
+    thin = ThinLog(JobLog(log))
     assert told(thin) == b"line"
     assert thin.size() == 4
     write(log, b"\nnext\r")
@@ -92,7 +93,7 @@ def test_a_return_waits_for_what_follows(log: Path) -> None:
 
 def test_a_state_is_shown_now_and_then(log: Path, watch: Watch) -> None:
     log.write_bytes(b"0%\r1%")
-    thin = ThinLog(log, watch)
+    thin = ThinLog(JobLog(log), watch)
     assert told(thin) == b"0%\r1%"
     write(log, b"\r2%")
     assert told(thin, 5) == b""
@@ -105,7 +106,7 @@ def test_a_state_is_shown_now_and_then(log: Path, watch: Watch) -> None:
 
 def test_a_state_that_was_shown_in_part_goes_on(log: Path, watch: Watch) -> None:
     log.write_bytes(b"\r\rLoad")
-    thin = ThinLog(log, watch)
+    thin = ThinLog(JobLog(log), watch)
     assert told(thin) == b"\rLoad"
     write(log, b"ing")
     watch.seconds = SHOW_SECONDS
@@ -116,7 +117,7 @@ def test_a_state_that_was_shown_in_part_goes_on(log: Path, watch: Watch) -> None
 
 def test_the_last_state_is_shown_though_nothing_more_is_written(log: Path, watch: Watch) -> None:
     log.write_bytes(b"0%\r1%")
-    thin = ThinLog(log, watch)
+    thin = ThinLog(JobLog(log), watch)
     told(thin)
     write(log, b"\r2%")
     assert thin.size() == 5
@@ -135,7 +136,7 @@ def test_a_screen_shows_the_same(
     """Whatever is shown when, and however often the worker is killed: never other bytes."""
     log = tmp_path_factory.mktemp("log") / "output.log"
     watch = Watch()
-    thin = ThinLog(log, watch)
+    thin = ThinLog(JobLog(log), watch)
     given_out = b""
     for piece in pieces:
         write(log, piece)
@@ -144,25 +145,25 @@ def test_a_screen_shows_the_same(
         if data.draw(st.booleans()):
             watch.seconds += SHOW_SECONDS
         if data.draw(st.booleans()):
-            thin = ThinLog(log, watch)
+            thin = ThinLog(JobLog(log), watch)
             assert told(thin)[: len(given_out)] == given_out
     given_out += told(thin, len(given_out), final=True)
-    assert told(ThinLog(log, watch), final=True) == given_out
+    assert told(ThinLog(JobLog(log), watch), final=True) == given_out
     assert screen(given_out) == screen(log.read_bytes()) if log.exists() else given_out == b""
 
 
 def test_what_was_written_without_a_record_is_written_again(log: Path, watch: Watch) -> None:
     log.write_bytes(b"0%\r1%\n")
-    assert told(ThinLog(log, watch)) == b"0%\r1%\n"
+    assert told(ThinLog(JobLog(log), watch)) == b"0%\r1%\n"
     write(log.with_suffix(".thin"), b"torn")
     write(log, b"2%\r3%\n")
-    assert told(ThinLog(log, watch)) == b"0%\r1%\n3%\n"
+    assert told(ThinLog(JobLog(log), watch)) == b"0%\r1%\n3%\n"
 
 
 def test_a_second_file_without_a_record_counts_for_nothing(log: Path) -> None:
     log.write_bytes(b"0%\r1%\n")
     log.with_suffix(".thin").write_bytes(bytes(40))
-    assert told(ThinLog(log)) == b"0%\r1%\n"
+    assert told(ThinLog(JobLog(log))) == b"0%\r1%\n"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_a_large_log_needs_little_memory(log: Path, written: bytes, most: int) -
     log.write_bytes(written)
     shown = screen(written)
     del written
-    thin, at = ThinLog(log), 0
+    thin, at = ThinLog(JobLog(log)), 0
     tracemalloc.start()
     try:
         with (log.parent / "told").open("wb") as told_bytes:

@@ -10,7 +10,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from xmcloud.core.screen import cleaned
+from xmcloud.core.screen import shows
+from xmcloud.worker.redaction import JobLog
 
 SHOW_SECONDS = 2.0
 """So often, at most, the state of an unfinished line is given out."""
@@ -129,7 +130,7 @@ def _end_of_state(line: bytes, start: int) -> int:
 def _shows(state: bytes) -> bool:
     if len(state) > _SURELY_VISIBLE:
         return True
-    return bool(cleaned(state.decode(errors="replace"), colour=False))
+    return shows(state.decode(errors="replace"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +155,9 @@ class ThinLog:
     Methods raise OSError.
     """
 
-    def __init__(self, log: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, log: JobLog, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
-        self._path = log.with_suffix(".thin")
+        self._path = log.path.with_suffix(".thin")
         self._clock = clock
         self._thin = _load(self._path)
         self._recorded = self._thin.scanned if self._thin else 0
@@ -167,14 +168,14 @@ class ThinLog:
     def size(self) -> int:
         """The offset up to which there may be bytes now."""
         if self._thin is None:
-            size = self._log_size()
+            size = self._log.size()
             return size - 1 if size and size == self._open_return else size
         self._advance(final=False)
         return self._thin.end
 
     def ahead(self, offset: int) -> int:
         """How many bytes there are from `offset` on, without a closer look."""
-        return (self._thin.end if self._thin else self._log_size()) - offset
+        return (self._thin.end if self._thin else self._log.size()) - offset
 
     def read(self, offset: int, length: int, *, final: bool) -> bytes:
         """Up to so many bytes; `final`: nothing writes to the log any more."""
@@ -183,7 +184,7 @@ class ThinLog:
             if data or self._thin is None:
                 return data
         if offset < self._thin.base:
-            return _read(self._log, offset, min(length, self._thin.base - offset))
+            return self._log.read(offset, min(length, self._thin.base - offset))
         if offset >= self._thin.end:
             self._advance(final)
         length = min(length, self._thin.end - offset)
@@ -192,20 +193,18 @@ class ThinLog:
     def ends_at(self, offset: int) -> bool:
         """Nothing follows, if nothing writes to the log any more."""
         if self._thin is None:
-            return offset >= self._log_size()
-        return offset >= self._thin.end and self._thin.scanned >= self._log_size()
+            return offset >= self._log.size()
+        return offset >= self._thin.end and self._thin.scanned >= self._log.size()
 
-    def _log_size(self) -> int:
-        try:
-            return os.stat(self._log).st_size
-        except FileNotFoundError:
-            return 0
+    def told_of(self, offset: int) -> int:
+        """How much of the log is known to whoever has the bytes up to `offset`."""
+        return self._thin.scanned if self._thin else offset
 
     def _read_plain(self, offset: int, length: int, final: bool) -> bytes:
         """What has no lone `\\r`; at one, the second file begins."""
-        if offset >= self._log_size():
+        if offset >= self._log.size():
             return b""
-        data = _read(self._log, offset, length + 1)
+        data = self._log.read(offset, length + 1)
         lone = _LONE_RETURN.search(data)
         if lone is None or lone.start() >= length:
             return data[:length]
@@ -220,14 +219,14 @@ class ThinLog:
 
     def _advance(self, final: bool) -> None:
         """Look at what the log has now, but not at more than a few MB at once."""
-        thin, size = self._thin, self._log_size()
+        thin, size = self._thin, self._log.size()
         now = self._clock()
         due = now - self._shown_at >= SHOW_SECONDS
-        if thin is None or thin.scanned == size or not (final or due or size != self._seen):
+        if thin is None or thin.scanned >= size or not (final or due or size != self._seen):
             return
-        with self._log.open("rb", buffering=0) as log, _opened(self._path) as file:
+        with _opened(self._path) as file:
             for _ in range(_PIECES_AT_ONCE):
-                data = os.pread(log.fileno(), min(_PIECE_BYTES, size - thin.scanned), thin.scanned)
+                data = self._log.read(thin.scanned, min(_PIECE_BYTES, size - thin.scanned))
                 last = thin.scanned + len(data) == size
                 step = thinned(data, thin.place, final=final and last, show=due and last)
                 _write(file.fileno(), step.out, _RECORD_BYTES + thin.size)
