@@ -8,7 +8,7 @@ COMPILE := $(BIN)/uv --quiet pip compile pyproject.toml --universal --python-ver
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo unit test lint lock bench clean
+.PHONY: help setup demo unit test smoke lint lock bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ unit: lint ## run every check and the unit tests: about a minute
 test: lint ## run every check and every test
 	$(BIN)/pytest
 
+smoke: $(STAMP) ## try a deployment: that of XMCLOUD_URL, else what infra/terraform made
+	$(BIN)/python -m xmcloud.cli.smoke
+
 lint: $(STAMP) ## check style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -39,7 +42,7 @@ lint: $(STAMP) ## check style, types and the direction of imports
 
 lock: $(STAMP) ## lock the dependencies again; UPGRADE=--upgrade takes newer versions
 	$(COMPILE) $(UPGRADE) --all-extras --group dev --output-file requirements/dev.lock
-	$(COMPILE) --extra gcp --extra kubernetes --constraint requirements/dev.lock --output-file functions/requirements.txt
+	$(COMPILE) --extra gcp --extra kubernetes --extra otel --constraint requirements/dev.lock --output-file functions/requirements.txt
 
 bench: $(STAMP) ## measure the control plane on this machine
 	$(BIN)/python -m benchmarks
