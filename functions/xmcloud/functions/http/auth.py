@@ -1,19 +1,51 @@
-"""Who may call the API."""
+"""Whom a bearer token stands for."""
 
 import hmac
 import os
 import stat
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from xmcloud.core.control.members import member_principal, token_principal
+from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.errors import Unauthorized
+from xmcloud.core.identity import Principal
 
 
 class Authenticator(Protocol):
-    """Decides whether the bearer token of a request is good."""
+    """Knows one kind of token."""
 
-    async def authenticate(self, token: str) -> None:
-        """Raises `Unauthorized`."""
+    async def authenticate(self, plane: ControlPlane, token: str) -> Principal | None:
+        """None of a token of another kind. Raises `Unauthorized` and `Unavailable`."""
+
+
+class ApiTokens:
+    """Those that admins make for machines."""
+
+    async def authenticate(self, plane: ControlPlane, token: str) -> Principal | None:
+        return await token_principal(plane, token)
+
+
+class IdTokens(Protocol):
+    """Tokens that somebody else gives to people and service accounts."""
+
+    async def verify(self, token: str) -> str | None:
+        """The name, an e-mail address in small letters; None of what is no such token.
+
+        Raises `Unauthorized` and `Unavailable`.
+        """
+
+
+class SignedIn:
+    """Who has an ID token; `admins` may do everything, others what they are members for."""
+
+    def __init__(self, tokens: IdTokens, admins: Collection[str]) -> None:
+        self._tokens, self._admins = tokens, frozenset(name.lower() for name in admins)
+
+    async def authenticate(self, plane: ControlPlane, token: str) -> Principal | None:
+        name = await self._tokens.verify(token)
+        return None if name is None else await member_principal(plane, name, self._admins)
 
 
 class TokenFile:
@@ -45,9 +77,21 @@ class TokenFile:
         """What the tokens of attempts are derived from; a new token outdates them."""
         return self._token
 
-    async def authenticate(self, token: str) -> None:
-        if not hmac.compare_digest(token.encode(), self._token):
-            raise Unauthorized(
-                "The token of this request is not the control plane's.",
-                "Use the one it was started with; on this machine: xmcloud down, then xmcloud up.",
-            )
+    async def authenticate(self, plane: ControlPlane, token: str) -> Principal | None:
+        if hmac.compare_digest(token.encode(), self._token):
+            return Principal.owning()
+        return None
+
+
+async def principal_of(
+    plane: ControlPlane, authenticators: Sequence[Authenticator], token: str
+) -> Principal:
+    """Whom the token stands for. Raises `Unauthorized`."""
+    for authenticator in authenticators:
+        principal = await authenticator.authenticate(plane, token)
+        if principal is not None:
+            return principal
+    raise Unauthorized(
+        "The token of this request is none of this control plane's.",
+        "Sign in: xmcloud login; on this machine: xmcloud down, then xmcloud up.",
+    )
