@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from xmcloud.cli.main import cli
 from xmcloud.core.protocol import Act, NewExperiment, NewJob, NewUnit, NewUnits, Stop
 from xmcloud.core.specs import Command, JobSpec
 from xmcloud.core.topics import control_subscription
+from xmcloud.core.version import VERSION
 from xmcloud.xm_cloud.client import Client
 
 
@@ -62,11 +62,11 @@ def test_all_of_a_control_plane_is_well(url: str, folder: Path, client: Client) 
     found = plane()
     assert {check["verdict"] for check in found.values()} == {"ok"}
     assert list(found) == [
-        *("Address", "Answer", "Version", "Clock", "Token", "Queues"),
-        *("Workers", "Messages", "Files"),
+        *("Address", "Answer", "Version", "Clock", "Token", "You", "Project", "Services"),
+        *("Schema", "Queues", "Workers", "Messages", "Files"),
     ]
     assert found["Address"]["detail"] == f"{url}, known from XMCLOUD_URL"
-    assert found["Version"]["detail"] == f"{version('xmcloud')}, as here"
+    assert found["Version"]["detail"] == f"{VERSION}, as here"
     assert found["Workers"]["detail"] == "ant"
     assert found["Messages"]["detail"].startswith("through the queue and back in")
     # It leaves nothing that would fill, and nobody who would be waited for.
@@ -104,6 +104,53 @@ def test_a_word_that_does_not_come(client: Client, monkeypatch: pytest.MonkeyPat
     found = plane(ExitCode.UNWELL)
     assert found["Messages"]["verdict"] == "failed"
     assert [each.worker for each in client.workers().sessions] == ["ant"]
+
+
+def as_role(url: str, monkeypatch: pytest.MonkeyPatch, project: str, role: str) -> None:
+    """From now on commands carry an API token of that role."""
+    body = {"name": "doctor", "role": role}
+    with httpx.Client(base_url=f"{url}/v1", headers=HEADERS) as http:
+        made = http.post(f"/projects/{project}/tokens", json=body).raise_for_status().json()
+    monkeypatch.setenv("XMCLOUD_TOKEN", made["token"])
+
+
+@pytest.mark.usefixtures("ant")
+def test_who_one_is(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plane()["You"]["detail"] == "owner, admin everywhere"
+    as_role(url, monkeypatch, "default", "member")
+    found = plane()
+    assert found["You"]["detail"] == "token:doctor, member in default"
+    assert found["Project"]["detail"] == "default: you may launch there"
+    assert found["Services"]["detail"] == "store, queue and blobs answer"
+
+
+@pytest.mark.usefixtures("ant")
+def test_a_viewer_may_not_launch(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_role(url, monkeypatch, "default", "viewer")
+    project = plane()["Project"]
+    assert project["verdict"] == "warning"
+    assert project["remedy"] == (
+        "An admin says: xmcloud member set token:doctor member --project default"
+    )
+
+
+@pytest.mark.usefixtures("ant")
+def test_a_project_that_is_not_one_s_own(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_role(url, monkeypatch, "default", "member")
+    monkeypatch.setenv("XMCLOUD_PROJECT", "speech")
+    assert plane(ExitCode.UNWELL)["Project"]["detail"] == "speech: you have no role there"
+
+
+def test_a_project_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XMCLOUD_PROJECT", "nowhere")
+    assert plane(ExitCode.UNWELL)["Project"]["remedy"] == "xmcloud project create nowhere"
+
+
+def test_a_worker_s_token(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_role(url, monkeypatch, "*", "worker")
+    found = plane()
+    assert found["Project"]["detail"] == "none: a worker takes the jobs of all of them"
+    assert "Queues" not in found
 
 
 def submit(client: Client, pool: str) -> str:

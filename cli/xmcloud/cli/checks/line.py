@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Self, TypeVar
 
@@ -14,7 +14,9 @@ from xmcloud.core.base import Model
 from xmcloud.core.errors import Unavailable
 from xmcloud.core.protocol import Health, Problem
 from xmcloud.worker.settings import load_settings
-from xmcloud.xm_cloud.places import address, home, on_this_machine
+from xmcloud.xm_cloud.credentials.bearer import Bearer
+from xmcloud.xm_cloud.credentials.credentials import Credentials
+from xmcloud.xm_cloud.places import address, home, named_elsewhere, on_this_machine
 from xmcloud.xm_cloud.problems import error_of
 
 M = TypeVar("M", bound=Model)
@@ -28,7 +30,7 @@ class Place:
     """A control plane, the token for it, and where both are known from."""
 
     url: str
-    token: str = field(repr=False)
+    credentials: Credentials
     source: str
     token_source: str
 
@@ -46,16 +48,15 @@ def known_place(environ: Mapping[str, str] = os.environ) -> Place:
     Raises what `address` and `load_settings` do.
     """
     folder = home(environ).absolute()
-    in_environment = "XMCLOUD_TOKEN" if environ.get("XMCLOUD_TOKEN") else ""
-    token_source = in_environment or str(folder / "token")
     here, worker = folder / "control.json", folder / "worker.json"
-    if environ.get("XMCLOUD_URL") or here.exists() or not worker.exists():
+    if named_elsewhere(environ) or here.exists() or not worker.exists():
         found = address(environ)
-        source = "XMCLOUD_URL" if environ.get("XMCLOUD_URL") else "xmcloud up"
-        return Place(found.url, found.token, source, token_source)
+        return Place(found.url, found.credentials, found.source, found.identity)
     settings = load_settings({}, environ)
-    token = settings.token.get_secret_value()
-    return Place(settings.url.rstrip("/"), token, str(worker), token_source)
+    credentials, proof = settings.identity()
+    if settings.token is not None and not environ.get("XMCLOUD_TOKEN"):
+        proof = str(folder / "token")
+    return Place(settings.url.rstrip("/"), credentials, str(worker), proof)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Line:
         try:
             self._http = httpx.Client(
                 base_url=place.url,
-                headers={"Authorization": f"Bearer {place.token}"},
+                auth=Bearer(place.credentials),
                 verify=place.url.startswith("https://"),
                 trust_env=not on_this_machine(place.url),
             )

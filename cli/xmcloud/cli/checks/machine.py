@@ -17,7 +17,8 @@ from xmcloud.worker.settings import WorkerSettings, load_settings
 from xmcloud.xm_cloud.places import home as usual_home
 
 _OPEN_FILES = 1024
-_SECRETS = ("token", "worker.json", "worker.env")
+_REFUSED = ("token", "login.json", "id-token.json")
+_SECRETS = (*_REFUSED, "worker.json", "worker.env")
 
 
 def machine_settings(environ: Mapping[str, str]) -> WorkerSettings:
@@ -83,7 +84,7 @@ def _check_secret(path: Path) -> Iterator[Check]:
         what = f"{path} is readable or owned by somebody else (mode {mode:04o})"
         remedy = f"chown $USER {path} && chmod 600 {path}"
         # Everything refuses such a token; the others only may hold secrets.
-        tell = Check.failed if path.name == "token" else Check.warning
+        tell = Check.failed if path.name in _REFUSED else Check.warning
         yield tell(f"File {path.name}", what, remedy)
 
 

@@ -5,13 +5,17 @@ from datetime import UTC, datetime, timedelta
 
 from xmcloud.cli.checks.check import Check, Verdict
 from xmcloud.cli.checks.line import Heard, Line, Place, known_place
+from xmcloud.cli.checks.rights import caller, rights_checks
 from xmcloud.cli.checks.round_trips import PREFIX, blob_round_trip, queue_round_trip
 from xmcloud.cli.checks.running import Found, Look, Probe
+from xmcloud.cli.checks.schema import schema_checks
 from xmcloud.cli.checks.waiting import check_waiting
 from xmcloud.core.errors import Unauthorized, XmcloudError
+from xmcloud.core.identity import Permission, Principal
 from xmcloud.core.models import Session
 from xmcloud.core.protocol import Queues, QueueStatus, Sessions
 from xmcloud.core.version import VERSION
+from xmcloud.xm_cloud.credentials.credentials import Fixed
 
 SECTION = "Control plane"
 _CLOCK_WARNS_SECONDS = 2.0
@@ -28,7 +32,7 @@ def check_plane(environ: Mapping[str, str]) -> Iterator[Found]:
         yield Check.refused("Address", error)
         return
     yield Check.ok("Address", f"{place.url}, known from {place.source}")
-    if not (place.token.isascii() and place.token.isprintable()):
+    if isinstance(token := place.credentials, Fixed) and not _can_be_sent(token.token):
         detail = f"has characters that no token has, in {place.token_source}"
         yield Check.failed("Token", detail, _token_remedy(place, environ))
         return
@@ -38,21 +42,33 @@ def check_plane(environ: Mapping[str, str]) -> Iterator[Found]:
         yield version_check(heard.version, VERSION)
         yield clock_check(heard)
         try:
-            queues = line.get(Queues, "/v1/queues").queues
+            me = caller(line)
         except Unauthorized as error:
             yield Check.failed("Token", error.detail, _token_remedy(place, environ))
             return
-    yield Check.ok("Token", f"accepted, from {place.token_source}")
+        yield Check.ok("Token", f"accepted, from {place.token_source}")
+        yield from rights_checks(line, me, environ)
+        if not me.may_anywhere(Permission.READ):
+            return
+        yield from schema_checks(line)
+        queues = line.get(Queues, "/v1/queues").queues
     yield from queue_checks(queues)
-    yield from _rest(place, heard, queues)
+    yield from _rest(place, me, heard, queues)
 
 
-def _rest(place: Place, heard: Heard, queues: Sequence[QueueStatus]) -> Iterator[Probe]:
+def _can_be_sent(token: str) -> bool:
+    return token.isascii() and token.isprintable()
+
+
+def _rest(
+    place: Place, me: Principal, heard: Heard, queues: Sequence[QueueStatus]
+) -> Iterator[Probe]:
     ahead = timedelta(seconds=heard.ahead_seconds or 0)
-    yield _probe("Workers", lambda: _look_at_workers(place, ahead))
+    yield _probe("Workers", lambda: _look_at_workers(place, me, ahead))
     for status in [each for each in queues if each.waiting and not each.queue.paused][:_QUEUES]:
         yield _probe(f"Queue {status.queue.name}", _waiting(place, status))
-    yield _probe("Files", lambda: blob_round_trip(place))
+    if me.may_anywhere(Permission.WRITE):
+        yield _probe("Files", lambda: blob_round_trip(place))
 
 
 def _probe(name: str, look: Look) -> Probe:
@@ -83,6 +99,8 @@ def clock_check(heard: Heard) -> Check:
 
 
 def _token_remedy(place: Place, environ: Mapping[str, str]) -> str:
+    if place.source == "xmcloud login" or not isinstance(place.credentials, Fixed):
+        return f"xmcloud login {place.url}"
     if not environ.get("XMCLOUD_TOKEN"):
         return f"Write the token of this control plane to {place.token_source}"
     if place.source != "XMCLOUD_URL":
@@ -102,12 +120,13 @@ def queue_checks(queues: Sequence[QueueStatus]) -> Iterator[Check]:
             yield Check.warning(f"Queue {name}", detail, f"xmcloud queue resume {name}")
 
 
-def _look_at_workers(place: Place, ahead: timedelta) -> Iterator[Found]:
+def _look_at_workers(place: Place, me: Principal, ahead: timedelta) -> Iterator[Found]:
     with Line(place) as line:
         found = line.get(Sessions, "/v1/workers").sessions
     sessions = [each for each in found if not each.worker.startswith(PREFIX)]
     yield from worker_checks(sessions, datetime.now(UTC) - ahead)
-    yield _probe("Messages", lambda: queue_round_trip(place, sessions))
+    if me.may(Permission.WORK):
+        yield _probe("Messages", lambda: queue_round_trip(place, sessions))
 
 
 def worker_checks(sessions: Sequence[Session], now: datetime) -> Iterator[Check]:

@@ -1,0 +1,1 @@
+"""Who asks: tokens that requests carry, and where they come from."""
