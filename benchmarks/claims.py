@@ -42,7 +42,7 @@ async def _claims(count: int) -> list[float]:
     place = address(os.environ)
     reason = Reason(code=ReasonCode.EXITED, message="done", exit_code=0)
     samples = []
-    async with ApiClient.to(place.url, place.token) as client:
+    async with ApiClient.to(place.url, place.credentials) as client:
         lease = await client.open_session("bench", OpenSession(queues=("claims",)))
         claim = Sync(claim=Claim(slots=1, queues=("claims",)))
         for _ in range(count):

@@ -68,7 +68,7 @@ def running(emulators: bool) -> Iterator[Stack]:
         try:
             plane.up(Wanted(slots=SLOTS, emulators=emulators))
             place = address(os.environ)
-            with Client(place.url, place.token) as client:
+            with Client(place.url, place.credentials) as client:
                 yield Stack(plane, client, emulators)
         finally:
             plane.down()
