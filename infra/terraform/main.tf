@@ -14,19 +14,31 @@ locals {
   } : name => "serviceAccount:service-${data.google_project.this.number}@${domain}.iam.gserviceaccount.com" }
   queues = setunion(["high", "default", "low"], var.queues)
   # Cloud Run gives every service this address too, and it is known before there is one.
-  api_url = coalesce(var.public_url, "https://xmcloud-api-${data.google_project.this.number}.${var.region}.run.app")
+  run_url = "https://xmcloud-api-${data.google_project.this.number}.${var.region}.run.app"
+  api_url = coalesce(var.public_url, local.run_url)
+  # What ID tokens may be made out to: wherever a client may have found the API.
+  audiences = distinct([
+    local.api_url,
+    local.run_url,
+    "https://${var.region}-${var.project_id}.cloudfunctions.net/xmcloud-api",
+  ])
+  admins  = { for each in var.admins : "admin ${each}" => "${endswith(each, ".gserviceaccount.com") ? "serviceAccount" : "user"}:${each}" }
   kms_key = var.kms_key == null ? null : google_kms_crypto_key_iam_member.agents["storage"].crypto_key_id
 
-  # XMCLOUD_HOME holds the token alone: what is kept is in Firestore and Cloud Storage.
+  # XMCLOUD_HOME holds the signing secret alone: what is kept is in Firestore and Cloud Storage.
   environment = merge(
     {
       FUNCTION_USE_ASGI     = "true"
       GOOGLE_CLOUD_PROJECT  = var.project_id
+      XMCLOUD_ADMINS        = join(",", sort(var.admins))
+      XMCLOUD_AUDIENCE      = join(",", local.audiences)
       XMCLOUD_BUCKET        = module.data.bucket
       XMCLOUD_HOME          = "/etc/xmcloud"
+      XMCLOUD_IDENTITY      = "google"
       XMCLOUD_LEASE_SECONDS = tostring(var.lease_seconds)
       XMCLOUD_PROFILE       = "gcp"
       XMCLOUD_PUBLIC_URL    = local.api_url
+      XMCLOUD_RATE_LIMIT    = var.rate_limit
     },
     var.vertex == null ? {} : {
       XMCLOUD_VERTEX_LIMIT           = tostring(var.vertex.limit)
@@ -36,9 +48,11 @@ locals {
       XMCLOUD_VERTEX_SERVICE_ACCOUNT = module.workers.vertex_email
     },
     var.builds == null ? {} : {
-      XMCLOUD_BUILD_LOCATION = var.builds.location
-      XMCLOUD_REGISTRY       = module.build.registry
+      XMCLOUD_BUILD_LOCATION        = var.builds.location
+      XMCLOUD_BUILD_SERVICE_ACCOUNT = module.build.account
+      XMCLOUD_REGISTRY              = module.build.registry
     },
+    var.otlp_endpoint == null ? {} : { OTEL_EXPORTER_OTLP_ENDPOINT = var.otlp_endpoint },
   )
 
   # What every function has in common.
@@ -88,7 +102,6 @@ module "workers" {
   project_id      = var.project_id
   region          = var.region
   bucket          = module.data.bucket
-  token_secret    = module.data.token_secret
   images          = module.build.images
   builds          = var.builds != null
   vertex          = var.vertex != null
@@ -105,7 +118,8 @@ module "api" {
   timeout_seconds = var.api_timeout_seconds
   min_instances   = var.api_min_instances
   max_instances   = var.api_max_instances
-  invokers        = var.api_invokers
+  invokers        = merge(local.admins, module.workers.invokers, { for who in var.api_invokers : who => who })
+  project_number  = data.google_project.this.number
   builds          = var.builds != null
 
   depends_on = [terraform_data.buildable]
@@ -129,16 +143,16 @@ module "dispatch" {
 module "build" {
   source = "./modules/build"
 
-  project_id     = var.project_id
-  project_number = data.google_project.this.number
-  region         = var.region
-  kms_key        = local.kms_key
-  bucket         = module.data.bucket
-  builds         = var.builds
-  deployment     = local.deployment
-  events         = module.queues.events["cloud-builds"]
-  pusher         = google_service_account.pusher.email
-  pubsub_agent   = local.agents.pubsub
+  project_id   = var.project_id
+  region       = var.region
+  kms_key      = local.kms_key
+  bucket       = module.data.bucket
+  builds       = var.builds
+  deployment   = local.deployment
+  submitters   = { api = module.api.member, sweep = module.dispatch.sweep }
+  events       = module.queues.events["cloud-builds"]
+  pusher       = google_service_account.pusher.email
+  pubsub_agent = local.agents.pubsub
 
   depends_on = [terraform_data.buildable, google_service_account_iam_member.pubsub_signs]
 }
@@ -150,7 +164,7 @@ module "observability" {
   project_number          = data.google_project.this.number
   alert_emails            = var.alert_emails
   queue_age_alert_seconds = var.queue_age_alert_seconds
-  silence_seconds         = max(300, 3 * var.lease_seconds)
+  watched_host            = contains(var.api_invokers, "allUsers") ? trimprefix(local.api_url, "https://") : null
   budget                  = var.budget
 
   depends_on = [google_project_service.apis]

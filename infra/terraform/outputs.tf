@@ -1,21 +1,21 @@
 output "api_url" {
-  description = "Where the API is: XMCLOUD_URL of clients and workers."
+  description = "Where the API is: what `xmcloud login` and workers are told."
   value       = local.api_url
 }
 
-output "token_secret" {
-  description = "The secret that holds the control plane's token: XMCLOUD_TOKEN of clients and workers."
-  value       = module.data.token_secret
-}
-
-output "token_command" {
-  description = "Prints the token."
-  value       = "gcloud secrets versions access ${module.data.token_version} --secret ${module.data.token_secret} --project ${var.project_id}"
+output "audience" {
+  description = "What the ID tokens of service accounts are made out to."
+  value       = local.run_url
 }
 
 output "project_id" {
   description = "The project: GOOGLE_CLOUD_PROJECT of workers that pull directly."
   value       = var.project_id
+}
+
+output "region" {
+  description = "Where the API is."
+  value       = var.region
 }
 
 output "bucket" {

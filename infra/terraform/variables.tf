@@ -29,9 +29,20 @@ variable "firestore_location" {
   }
 }
 
-variable "api_invokers" {
-  description = "Who may reach the API at all. The API checks its own token in any case; today's clients need [\"allUsers\"]."
+variable "admins" {
+  description = "Addresses of people and service accounts that are admins of everything; they may reach the API, too. One at least."
   type        = set(string)
+
+  validation {
+    condition     = length(var.admins) > 0 && alltrue([for each in var.admins : can(regex("^[a-z0-9][a-z0-9._%+-]*@[a-z0-9.-]+$", each))])
+    error_message = "admins holds one e-mail address or more, in small letters; of people or service accounts, not of groups."
+  }
+}
+
+variable "api_invokers" {
+  description = "Who may reach the API besides admins and xmcloud's own accounts: members such as group:team@example.com. [\"allUsers\"] leaves the check of every request to the API."
+  type        = set(string)
+  default     = []
 
   validation {
     condition     = alltrue([for who in var.api_invokers : can(regex("^(allUsers|allAuthenticatedUsers|(user|group|domain|serviceAccount|principal|principalSet):.+)$", who))])
@@ -40,7 +51,7 @@ variable "api_invokers" {
 }
 
 variable "public_url" {
-  description = "Where jobs in the cloud reach the API, if not at the address that Google gives it."
+  description = "Where the API is reached, if not at the address that Google gives it."
   type        = string
   default     = null
 
@@ -51,7 +62,7 @@ variable "public_url" {
 }
 
 variable "token_version" {
-  description = "Raise it by one for a new token of the control plane; tokens of running attempts end with the old one."
+  description = "Raise it by one for a new signing secret; the tokens of running attempts in the cloud end with the old one."
   type        = number
   default     = 1
 
@@ -94,6 +105,17 @@ variable "pools" {
   }
 }
 
+variable "rate_limit" {
+  description = "Requests a second of one caller, and at once, of each instance of the API: 50/500; or off."
+  type        = string
+  default     = "50/500"
+
+  validation {
+    condition     = can(regex("^([1-9][0-9]{0,4}/[1-9][0-9]{0,4}|off)$", var.rate_limit))
+    error_message = "rate_limit is REQUESTS_A_SECOND/AT_ONCE such as 50/500, or off."
+  }
+}
+
 variable "api_timeout_seconds" {
   description = "Longest request of the API. Completing an upload of many parts takes minutes."
   type        = number
@@ -128,7 +150,7 @@ variable "api_max_instances" {
 }
 
 variable "vertex" {
-  description = "Makes the target vertex: its regions (the first by default), jobs at a time, submissions a minute, and the network of jobs that name none. null: no jobs on Vertex AI."
+  description = "Makes the target vertex: its regions (the first by default), jobs at a time, submissions a minute, and the network of jobs that name none. It needs allUsers in api_invokers. null: no jobs on Vertex AI."
   type = object({
     locations  = list(string)
     limit      = optional(number, 100)
@@ -143,17 +165,21 @@ variable "vertex" {
   }
 
   validation {
+    condition     = var.vertex == null || contains(var.api_invokers, "allUsers")
+    error_message = "vertex needs api_invokers = [\"allUsers\"]: jobs there report with the token of their attempt, which Cloud Run's gate does not know."
+  }
+
+  validation {
     condition     = var.vertex == null || try(var.vertex.limit >= 1 && var.vertex.per_minute >= 1 && var.vertex.per_minute <= 60, false)
     error_message = "vertex.limit is 1 or more, vertex.per_minute 1 to 60, which is what Vertex AI takes."
   }
 }
 
 variable "builds" {
-  description = "Has images built by Cloud Build: its location, the service account that builds run as by default in the project (null: Compute Engine's), and days after which images that are not kept go."
+  description = "Has images built by Cloud Build: its location, and days after which images that are not kept go. null: no builds."
   type = object({
-    location        = optional(string, "global")
-    service_account = optional(string)
-    keep_days       = optional(number, 90)
+    location  = optional(string, "global")
+    keep_days = optional(number, 90)
   })
   default = null
 
@@ -179,9 +205,9 @@ variable "worker_identity" {
 }
 
 variable "workers_pull_directly" {
-  description = "Workers take permits from Pub/Sub themselves (XMCLOUD_QUEUE=pubsub) instead of through the API."
+  description = "Workers may take permits from Pub/Sub themselves (XMCLOUD_QUEUE=pubsub). Through the API, each keeps an instance of it at work."
   type        = bool
-  default     = false
+  default     = true
 }
 
 variable "vpc_connector" {
@@ -199,13 +225,24 @@ variable "vpc_connector" {
 }
 
 variable "kms_key" {
-  description = "Encrypts documents, blobs, messages, images and the token with this key of yours: projects/P/locations/L/keyRings/R/cryptoKeys/K. null: Google's keys."
+  description = "Encrypts documents, blobs, messages, images and the signing secret with this key of yours: projects/P/locations/L/keyRings/R/cryptoKeys/K. null: Google's keys, which the secrets of jobs have in any case."
   type        = string
   default     = null
 
   validation {
     condition     = var.kms_key == null || can(regex("^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$", var.kms_key))
     error_message = "kms_key is projects/P/locations/L/keyRings/R/cryptoKeys/K."
+  }
+}
+
+variable "otlp_endpoint" {
+  description = "Where functions send traces: an OpenTelemetry collector, http://HOST:4318. null: nowhere."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.otlp_endpoint == null || can(regex("^https?://[^/]+", var.otlp_endpoint))
+    error_message = "otlp_endpoint is http://HOST:PORT or https://HOST."
   }
 }
 

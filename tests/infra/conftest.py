@@ -16,8 +16,12 @@ from tests.infra.provider.server import serving
 ROOT = Path(__file__).parents[2]
 TERRAFORM = ROOT / "infra" / "terraform"
 SCHEMAS = sorted((Path(__file__).parent / "schemas").glob("*.json"))
-MINIMAL = {"project_id": "my-project", "region": "europe-west4", "api_invokers": ["allUsers"]}
+ADMIN = "ann@example.com"
+ROBOT = "ci@other-project.iam.gserviceaccount.com"
+MINIMAL = {"project_id": "my-project", "region": "europe-west4", "admins": [ADMIN]}
 FULL = MINIMAL | {
+    "admins": [ADMIN, ROBOT],
+    "api_invokers": ["allUsers", "group:team@example.com"],
     "queues": ["nightly"],
     "pools": ["local", "lab"],
     "vertex": {
@@ -31,6 +35,7 @@ FULL = MINIMAL | {
     },
     "workers_pull_directly": True,
     "vpc_connector": {"network": "default", "ip_cidr_range": "10.8.0.0/28"},
+    "otlp_endpoint": "http://collector:4318",
     "kms_key": "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k",
     "alert_emails": ["a@example.com", "b@example.com"],
     "budget": {"billing_account": "012345-6789AB-CDEF01", "amount": 100},
@@ -128,6 +133,14 @@ def applied(terraform: Terraform, tmp_path_factory: pytest.TempPathFactory) -> A
     told = json.loads(terraform.told("show", "-json", str(state)))["values"]
     outputs = {name: output["value"] for name, output in told["outputs"].items()}
     return Applied(tuple(_resources(told["root_module"])), outputs)
+
+
+@pytest.fixture(scope="session")
+def least(terraform: Terraform) -> str:
+    """What terraform plans with what is required alone."""
+    planned = terraform.plan(MINIMAL)
+    assert planned.returncode == 0, planned.stderr
+    return planned.stdout
 
 
 def _resources(module: Mapping[str, Any]) -> Iterator[Resource]:

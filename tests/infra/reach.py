@@ -8,17 +8,21 @@ from pathlib import Path
 
 from xmcloud.core.platforms import Builder, Platform
 from xmcloud.core.ports import Blobs, Queue, Store
+from xmcloud.core.secrets import Secrets
 
 SOURCE = Path(__file__).parents[2] / "functions"
 PACKAGES = ("xmcloud.core", "xmcloud.functions")
 PORTS = {
     name: {method for method in dir(port) if method[0] != "_" and method != "close"}
     for name, port in {
-        "store": Store, "queue": Queue, "blobs": Blobs, "builder": Builder, "platform": Platform
+        "store": Store, "queue": Queue, "blobs": Blobs, "builder": Builder, "platform": Platform,
+        "secrets": Secrets,
     }.items()
 }  # fmt: skip
 Name = tuple[str, str]
 """A module and what it defines."""
+SERVED = ("xmcloud.functions.http.app", "create_app")
+"""Made by every process, and called by requests to `api` alone."""
 
 
 @dataclass(slots=True)
@@ -43,7 +47,7 @@ def _roots(entry_point: str) -> list[Name]:
 
 
 def _ports(roots: list[Name]) -> set[tuple[str, str]]:
-    seen, waiting = set(roots), list(roots)
+    seen, waiting = {*roots, SERVED}, list(roots)
     found: set[tuple[str, str]] = set()
     while waiting:
         module, name = waiting.pop()

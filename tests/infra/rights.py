@@ -38,21 +38,23 @@ def held(applied: Applied) -> dict[str, set[Right]]:
 def _who(member: str) -> str:
     if own := re.search(r"google_service_account\.(xmcloud-[a-z-]+)-(?:email|member)$", member):
         return own[1]
-    if agent := re.search(r"@([a-z-]+)\.iam\.gserviceaccount\.com$", member):
+    if agent := re.search(r":service-.*@([a-z-]+)\.iam\.gserviceaccount\.com$", member):
         return agent[1]
-    if "compute@developer" in member:
-        return "compute"
     if "writer_identity" in member:
         return "log sink"
-    return "worker identity" if member.startswith("principalSet:") else member
+    if member.startswith("principalSet:"):
+        return "worker identity"
+    return re.sub(r"^(user|serviceAccount):", "", member)
 
 
 def _where(grant: Resource) -> str:
     kind, key = _PLACES[grant.type]
     name = re.sub(r"^google_\w+\.|-name$", "", grant.values[key]) if key else ""
-    condition = grant.values.get("condition") or []
-    only = [re.search(r'/objects/(.*)"\)$', each["expression"]) for each in condition]
-    name += "".join(f"/{found[1]}" for found in only if found)
+    for each in grant.values.get("condition") or []:
+        if secrets := re.search(r'/secrets/(.*)"\)$', each["expression"]):
+            return f"secrets {secrets[1]}*"
+        if objects := re.search(r'/objects/(.*)"\)$', each["expression"]):
+            name += f"/{objects[1]}"
     return f"{kind} {name}".strip()
 
 

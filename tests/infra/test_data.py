@@ -1,21 +1,26 @@
 """Topics, subscriptions, indexes and the bucket against the code that uses them."""
 
 import json
+import re
+import shutil
+from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from google.pubsub_v1 import types
 
-from tests.infra.conftest import FULL, Applied, Resource
+from tests.infra.conftest import FULL, ROOT, Applied, Resource, Terraform
 from xmcloud.adapters.gcp.pubsub import PubSubQueue, _description
-from xmcloud.core import topics
+from xmcloud.core import documents, topics
 from xmcloud.core.control.content import _upload
-from xmcloud.core.documents import BUILDS, EXPERIMENTS, JOBS, POOLS, QUEUES, SESSIONS, TARGETS
+from xmcloud.core.documents import Collection
 from xmcloud.core.indexes import declared
 from xmcloud.core.models import DEFAULT_QUEUES
 from xmcloud.core.ports import Subscription
 
 PROJECT = "my-project"
+INDEXES = "functions/xmcloud/core/firestore.indexes.json"
 SUBSCRIPTION = "google_pubsub_subscription"
 ALL_QUEUES = [name for name, _ in DEFAULT_QUEUES] + ["nightly"]
 CODE = PubSubQueue(PROJECT)
@@ -36,7 +41,8 @@ def test_every_topic_is_there_by_the_codes_name(applied: Applied, name: str) -> 
 
 def test_topics_of_events(applied: Applied) -> None:
     """Cloud Build publishes to a topic of its own name, without ours before it."""
-    applied.one("google_pubsub_topic", name=topics.BUILD_EVENTS)
+    assert topic_of(topics.BUILD_EVENTS) == "cloud-builds"
+    applied.one("google_pubsub_topic", name="cloud-builds")
     applied.one("google_pubsub_topic", name=topic_of(topics.PLATFORM_EVENTS))
 
 
@@ -113,14 +119,42 @@ def test_every_index_of_the_one_declaration(applied: Applied) -> None:
 
 def test_fields_that_are_exempt_from_indexing(applied: Applied) -> None:
     raw = json.loads((files("xmcloud.core") / "firestore.indexes.json").read_text("utf-8"))
-    made = {
-        (f.values["collection"], f.values["field"]) for f in applied.all("google_firestore_field")
+    fields = [field.values for field in applied.all("google_firestore_field")]
+    made = {(field["collection"], field["field"]): bool(field["ttl_config"]) for field in fields}
+    assert made == {
+        (field["collectionGroup"], field["fieldPath"]): field.get("ttl", False)
+        for field in raw["fieldOverrides"]
     }
-    assert made == {(f["collectionGroup"], f["fieldPath"]) for f in raw["fieldOverrides"]}
-    collections = (BUILDS, EXPERIMENTS, JOBS, POOLS, QUEUES, SESSIONS, TARGETS)
-    assert made == {(collection.name, "body") for collection in collections}
-    configs = [f.values["index_config"] for f in applied.all("google_firestore_field")]
+    kept = {each.name for each in vars(documents).values() if isinstance(each, Collection)}
+    assert kept <= {collection for collection, field in made if field == "body"}
+    configs = [field["index_config"] for field in fields]
     assert all(config == [{"indexes": []}] for config in configs)
+
+
+def test_a_field_that_documents_expire_by_is_one_of_firestores(
+    terraform: Terraform, tmp_path: Path
+) -> None:
+    """In a copy with such a declaration, whether or not the code has one now."""
+    for part in (INDEXES, "infra/terraform/modules/data"):
+        (tmp_path / part).parent.mkdir(parents=True)
+        copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
+        copy(ROOT / part, tmp_path / part)
+    declared = json.loads((tmp_path / INDEXES).read_text("utf-8"))
+    expires = {"collectionGroup": "audit", "fieldPath": "expires_at", "ttl": True, "indexes": []}
+    declared["fieldOverrides"] = [expires]
+    (tmp_path / INDEXES).write_text(json.dumps(declared), "utf-8")
+    copied = replace(
+        terraform,
+        folder=tmp_path / "infra/terraform/modules/data",
+        environ={**terraform.environ, "TF_DATA_DIR": str(tmp_path)},
+    )
+    copied.told("init", "-backend=false", "-input=false", "-no-color")
+    variables = {"project_id": PROJECT, "region": "r", "firestore_location": "r", "kms_key": None}
+    planned = copied.plan(variables | {"delete_protection": True, "token_version": 1})
+    assert planned.returncode == 0, planned.stderr
+    field = planned.stdout.partition("google_firestore_field.this")[2]
+    assert re.search(r'field += "expires_at"', field)
+    assert "ttl_config {" in field
 
 
 def test_the_database_is_the_codes_and_is_protected(applied: Applied) -> None:

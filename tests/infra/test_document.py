@@ -1,22 +1,13 @@
-"""docs/terraform.md: variables, outputs, and figures that follow from the code."""
+"""The documents of a deployment: variables, outputs, alerts, figures that follow from the code."""
 
 import re
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from tests.infra.conftest import TERRAFORM, Applied
-from tests.infra.rights import DOCUMENT, rows
-from tests.support.builder import MemoryBuilder
-from tests.support.clock import ManualClock
-from tests.support.planes import sqlite_rig
-from tests.support.platform import MemoryPlatform
-from xmcloud.core.control.plane import Target
-from xmcloud.core.control.sweep import sweep
+from tests.infra.conftest import ROOT, TERRAFORM, Applied
+from tests.infra.rights import rows
 
-MINUTES_A_DAY = 24 * 60
-FREE_READS_A_DAY = 50_000
+DOCS = ROOT / "docs"
 
 
 def test_every_variable_is_in_the_document_as_it_is_declared() -> None:
@@ -38,38 +29,37 @@ def _description(body: str) -> str:
     return found[1].replace('\\"', '"')
 
 
-def test_outputs_that_the_document_uses_are_there(applied: Applied) -> None:
-    text = DOCUMENT.read_text("utf-8")
-    assert set(re.findall(r"terraform output -raw (\w+)", text)) <= applied.outputs.keys()
+@pytest.mark.parametrize("name", ["install.md", "operation.md", "terraform.md"])
+def test_outputs_that_are_named_are_there(applied: Applied, name: str) -> None:
+    used = set(re.findall(r"\boutput (?:-raw )?(\w+)\)?`?", (DOCS / name).read_text("utf-8")))
+    assert used & applied.outputs.keys()
+    assert {each for each in used if "_" in each} <= applied.outputs.keys()
+
+
+def test_outputs_that_others_read_keep_their_names(applied: Applied) -> None:
+    """By `xmcloud login --from-terraform` and by people's scripts."""
+    assert {"api_url", "audience", "project_id", "region"} <= applied.outputs.keys()
+
+
+def test_every_alert_has_a_row_that_says_what_to_do(applied: Applied) -> None:
+    text = (DOCS / "operation.md").read_text("utf-8").partition("\n## Alerts\n")[2]
+    named = set(re.findall(r"^\| (xmcloud: [^|]*) \|", text, re.MULTILINE))
+    policies = applied.all("google_monitoring_alert_policy")
+    assert named == {policy.values["display_name"] for policy in policies}
+
+
+def test_the_plan_is_as_long_as_people_are_told(least: str) -> None:
+    (plan,) = re.findall(r"Plan: \d+ to add, 0 to change, 0 to destroy\.", least)
+    assert plan in (DOCS / "install.md").read_text("utf-8")
+
+
+def test_tests_that_the_threat_model_names_are_there() -> None:
+    text = (DOCS / "threat-model.md").read_text("utf-8")
+    assert [
+        name for name in re.findall(r"`(tests/[^`]+)`", text) if not (ROOT / name).exists()
+    ] == []
 
 
 def test_modules_that_are_described_are_those_that_are_there() -> None:
     named = {name.strip("` ") for row in rows("What it makes") for name in row[0].split(",")}
     assert named == {path.name for path in (TERRAFORM / "modules").iterdir()}
-
-
-@pytest.mark.anyio
-async def test_the_reads_of_an_idle_sweep(tmp_path: Path) -> None:
-    text = DOCUMENT.read_text("utf-8")
-    told = re.search(r"an idle sweep reads (\d+) documents, (\d+) with", text)
-    assert told is not None
-    folders = [tmp_path / name for name in ("bare", "most")]
-    for folder in folders:
-        folder.mkdir()
-    bare, most = [await _reads(f, everything=f is folders[1]) for f in folders]
-    assert (int(told[1]), int(told[2])) == (bare, most)
-    a_day = most * MINUTES_A_DAY
-    assert f"{a_day:,} reads a day" in text
-    assert a_day < FREE_READS_A_DAY
-
-
-async def _reads(folder: Path, *, everything: bool) -> int:
-    rig = sqlite_rig(folder, ManualClock())
-    plane = rig.plane
-    if everything:
-        plane = replace(
-            plane, builder=MemoryBuilder(), targets={"vertex": Target(MemoryPlatform())}
-        )
-    await sweep(plane)
-    await rig.close()
-    return rig.costs["read"]

@@ -20,10 +20,12 @@ LEFT_OUT = {
     "PUBSUB_EMULATOR_HOST": "an emulator",
     "STORAGE_EMULATOR_HOST": "an emulator",
     "XMCLOUD_BUILD_ENDPOINT": "a stand-in",
+    "XMCLOUD_GOOGLE_CERTS": "a stand-in",
     "XMCLOUD_KUBECONFIG": "a file of the machine that `xmcloud up` runs on",
     "XMCLOUD_KUBERNETES_CONTEXT": "of that file",
     "XMCLOUD_KUBERNETES_LIMIT": "functions are in no cluster, and reach none without that file",
     "XMCLOUD_KUBERNETES_NAMESPACE": "functions are in no cluster, and reach none without that file",
+    "XMCLOUD_SECRETS_ENDPOINT": "a stand-in",
     "XMCLOUD_VERTEX_ENDPOINT": "a stand-in",
 }
 """What the control plane reads and a deployment does not set, and why."""
@@ -53,7 +55,8 @@ def test_every_entry_point_is_a_function_and_no_other(applied: Applied) -> None:
 def test_every_variable_that_the_code_reads_is_set_or_left_out_for_a_reason(
     applied: Applied,
 ) -> None:
-    set_by_us = {"FUNCTION_USE_ASGI"}  # read by functions-framework
+    # Read by functions-framework, and by the exporter of traces.
+    set_by_us = {"FUNCTION_USE_ASGI", "OTEL_EXPORTER_OTLP_ENDPOINT"}
     read = variables_read()
     assert LEFT_OUT.keys() <= read
     for function in applied.all(FUNCTION):

@@ -8,6 +8,7 @@ import pytest
 from google.cloud.aiplatform_v1 import JobServiceAsyncClient
 from google.cloud.devtools.cloudbuild_v1.services.cloud_build import CloudBuildAsyncClient
 from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
+from google.cloud.secretmanager_v1 import SecretManagerServiceAsyncClient
 from google.cloud.storage import Blob, Bucket, Client
 from google.pubsub_v1.services.publisher import PublisherAsyncClient
 from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
@@ -15,6 +16,7 @@ from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
 from tests.infra.conftest import ROOT, Applied
 from tests.infra.reach import PORTS, reached
 from tests.infra.rights import documented, held, needed, rendered
+from xmcloud.adapters.gcp.secrets import PREFIX
 
 ADAPTERS = ROOT / "functions" / "xmcloud" / "adapters" / "gcp"
 SPOKEN = {
@@ -23,6 +25,7 @@ SPOKEN = {
     "blobs": ("storage.py", (Blob, Bucket, Client)),
     "builder": ("cloud_build.py", (CloudBuildAsyncClient,)),
     "platform": ("vertex.py", (JobServiceAsyncClient,)),
+    "secrets": ("secrets.py", (SecretManagerServiceAsyncClient,)),
 }
 NO_CALL = {
     ("builder", "event"),
@@ -32,6 +35,9 @@ NO_CALL = {
 """Methods of ports that ask nobody."""
 HERE_ONLY = {"blob", "bucket", "client", "close", "create_bucket", "path", "write"}
 """Methods of clients that send nothing, the emulator's bucket, and `write`, a word for costs."""
+ACT_AS = "iam.serviceAccounts.actAs"
+RUNS_AS = {"builder": "xmcloud-builds", "platform": "xmcloud-vertex"}
+"""Whom what is submitted runs as."""
 ENTRY_POINTS = ("api", "sweep", "dispatch", "build_event", "platform_event")
 
 
@@ -75,18 +81,21 @@ def test_an_account_may_do_what_its_code_reaches_and_nothing_else(
     applied: Applied, entry_point: str
 ) -> None:
     table = needed()
-    wanted = {
-        permission
-        for method in reached(entry_point) - NO_CALL
-        for permission in table[method][1]
-    }  # fmt: skip
+    methods = reached(entry_point) - NO_CALL
+    wanted = {permission for method in methods for permission in table[method][1]}
     rights = held(applied)[f"xmcloud-{entry_point.replace('_', '-')}"]
-    token = {("secret xmcloud-token", "roles/secretmanager.secretAccessor")}
-    acts = {("account xmcloud-vertex", "roles/iam.serviceAccountUser")}
-    allowed = {(_place(each), each) for each in wanted - {"iam.serviceAccounts.actAs"}}
-    allowed |= token | (acts if "iam.serviceAccounts.actAs" in wanted else set())
+    allowed = {(_place(each), each) for each in wanted - {ACT_AS}}
+    allowed.add(("secret xmcloud-token", "roles/secretmanager.secretAccessor"))
+    acting = {port for port, method in methods if ACT_AS in table[port, method][1]}
+    allowed |= {(f"account {RUNS_AS[port]}", "roles/iam.serviceAccountUser") for port in acting}
     assert rights == allowed
 
 
 def _place(permission: str) -> str:
-    return "bucket my-project-xmcloud" if permission.startswith("storage.") else "project"
+    """A secret is made in the project, and from then on known by its name."""
+    if permission.startswith("storage."):
+        return "bucket my-project-xmcloud"
+    secret = (
+        permission.startswith("secretmanager.") and permission != "secretmanager.secrets.create"
+    )
+    return f"secrets {PREFIX}*" if secret else "project"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.infra.conftest import FULL, MINIMAL, TERRAFORM, Applied, Terraform
+from tests.infra.conftest import FULL, TERRAFORM, Applied, Terraform
 
 
 def test_it_is_formatted(terraform: Terraform) -> None:
@@ -27,15 +27,11 @@ def test_everything_is_applied_and_then_stays(applied: Applied) -> None:
     assert {name for name, value in applied.outputs.items() if value is None} == set()
 
 
-def test_the_least_has_neither_builds_nor_vertex(terraform: Terraform) -> None:
-    planned = terraform.plan(MINIMAL)
-    assert planned.returncode == 0, planned.stderr
-    made = re.findall(
-        r"# module\.\S+\.google_cloudfunctions2_function\.this will be", planned.stdout
-    )
+def test_the_least_has_neither_builds_nor_vertex(least: str) -> None:
+    made = re.findall(r"# module\.\S+\.google_cloudfunctions2_function\.this will be", least)
     assert len(made) == 2
-    assert "aiplatform.customJobs" not in planned.stdout
-    assert "cloudbuild.builds" not in planned.stdout
+    assert "aiplatform.customJobs" not in least
+    assert "cloudbuild.builds" not in least
 
 
 def test_the_example_is_planned(terraform: Terraform) -> None:
@@ -44,18 +40,38 @@ def test_the_example_is_planned(terraform: Terraform) -> None:
     assert "Plan: " in terraform.told("plan", *words)
 
 
+def test_jobs_on_vertex_would_tell_nothing_to_a_closed_gate(variables: Terraform) -> None:
+    refused = variables.plan(FULL | {"api_invokers": ["group:team@example.com"]})
+    assert refused.returncode == 1
+    assert 'vertex needs api_invokers = ["allUsers"]' in refused.stderr
+
+
+@pytest.fixture(scope="module")
+def variables(terraform: Terraform, tmp_path_factory: pytest.TempPathFactory) -> Terraform:
+    """Without the resources, for which terraform would ask the providers first."""
+    folder = tmp_path_factory.mktemp("variables")
+    shutil.copy(TERRAFORM / "variables.tf", folder)
+    alone = replace(terraform, folder=folder)
+    assert alone.plan(FULL).returncode == 0
+    return alone
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("project_id", "My project"),
         ("region", "europe"),
         ("firestore_location", "Europe"),
+        ("admins", []),
+        ("admins", ["group:team@example.com"]),
+        ("admins", ["Ann@example.com"]),
         ("api_invokers", ["somebody@example.com"]),
         ("public_url", "https://host/path"),
         ("token_version", 0),
         ("lease_seconds", 10),
         ("queues", ["high"]),
         ("pools", ["vertex"]),
+        ("rate_limit", "50"),
         ("api_timeout_seconds", 60),
         ("api_min_instances", 11),
         ("api_max_instances", 0),
@@ -65,19 +81,14 @@ def test_the_example_is_planned(terraform: Terraform) -> None:
         ("worker_identity", {"issuer_uri": "https://a", "attribute_condition": " "}),
         ("vpc_connector", {"network": "n", "ip_cidr_range": "10.0.0.0/16"}),
         ("kms_key", "key"),
+        ("otlp_endpoint", "collector:4318"),
         ("alert_emails", ["nobody"]),
         ("queue_age_alert_seconds", 1),
         ("budget", {"billing_account": "mine", "amount": 1}),
     ],
 )
-def test_a_wrong_variable_is_refused_by_name(
-    terraform: Terraform, tmp_path: Path, name: str, value: Any
-) -> None:
-    """Without the resources, for which terraform would ask the providers first."""
-    shutil.copy(TERRAFORM / "variables.tf", tmp_path)
-    alone = replace(terraform, folder=tmp_path)
-    assert alone.plan(FULL).returncode == 0
-    refused = alone.plan(FULL | {name: value})
+def test_a_wrong_variable_is_refused_by_name(variables: Terraform, name: str, value: Any) -> None:
+    refused = variables.plan(FULL | {name: value})
     assert refused.returncode == 1
     assert "Invalid value for variable" in refused.stderr
     assert f"var.{name}" in refused.stderr or f'variable "{name}"' in refused.stderr

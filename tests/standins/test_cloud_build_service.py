@@ -81,6 +81,16 @@ async def test_a_malformed_build_is_refused(
         await client.create_build(request)
 
 
+async def test_builds_run_as_the_account_that_was_named() -> None:
+    assert BuildRequests(BUCKET, "r").build(build())["service_account"] == ""
+    account = "projects/p/serviceAccounts/a@p.iam.gserviceaccount.com"
+    made = BuildRequests(BUCKET, "r", account).build(build())
+    assert made["service_account"] == account
+    # Cloud Build refuses another account without one of these.
+    assert made["logs_bucket"]
+    assert made["options"]["logging"] == "GCS_ONLY"
+
+
 async def test_what_looks_like_a_variable_reaches_the_step_as_it_is(held: CloudBuilds) -> None:
     for kaniko in (False, True):
         job = await held.builder.submit(build(dockerfile="$HOME/$$/Dockerfile", kaniko=kaniko))

@@ -1,7 +1,7 @@
 variables {
-  project_id   = "my-project"
-  region       = "europe-west4"
-  api_invokers = ["allUsers"]
+  project_id = "my-project"
+  region     = "europe-west4"
+  admins     = ["ann@example.com"]
 }
 
 run "idle_costs_nothing" {

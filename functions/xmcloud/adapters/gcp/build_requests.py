@@ -15,10 +15,15 @@ _STEP_OUTPUT = "/builder/outputs/output"
 
 @dataclass(frozen=True, slots=True)
 class BuildRequests:
-    """Builds whose archives and logs lie in `bucket`, and images, unless told, in `registry`."""
+    """Builds whose archives and logs lie in `bucket`, and images, unless told, in `registry`.
+
+    They run as `service_account`, whole as projects/P/serviceAccounts/EMAIL; '' is the project's
+    default one. Cloud Build wants a bucket for the logs of another.
+    """
 
     bucket: str
     registry: str
+    service_account: str = ""
 
     def build(self, build: Build) -> dict[str, Any]:
         """A `cloudbuild_v1.Build`; its first image is the one that was asked for."""
@@ -32,6 +37,7 @@ class BuildRequests:
             **(self._with_kaniko(build) if build.spec.kaniko else self._with_docker(build)),
             "timeout": timedelta(seconds=build.spec.timeout_seconds),
             "tags": [build.tag],
+            "service_account": self.service_account,
             "logs_bucket": f"gs://{self.bucket}/{LOGS}",
             "options": {"logging": "GCS_ONLY", "log_streaming_option": "STREAM_ON"},
         }

@@ -3,11 +3,11 @@
 import asyncio
 import json
 import re
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from google.api_core import exceptions
-from google.api_core.retry import AsyncRetry, if_exception_type
 
 from xmcloud.adapters.gcp import build_results
 from xmcloud.adapters.gcp.build_logs import TAIL_LINES, failed_step
@@ -33,8 +33,9 @@ class CloudBuildBuilder:
     """The `Builder` port on Cloud Build.
 
     Archives and logs lie in the bucket that `blobs` reads. An image is pushed to
-    REGISTRY/NAME:BUILD, and its layers are cached beside it. `endpoint`, as HOST:PORT, is
-    a server that speaks without encryption; otherwise Google's own is asked.
+    REGISTRY/NAME:BUILD, and its layers are cached beside it. Builds run as `service_account`, an
+    address, or as the project's default one. `endpoint`, as HOST:PORT, is a server that speaks
+    without encryption; otherwise Google's own is asked.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class CloudBuildBuilder:
         bucket: str,
         registry: str,
         blobs: Blobs,
+        service_account: str = "",
         endpoint: str | None = None,
         deadline: float = 30.0,
     ) -> None:
@@ -53,16 +55,10 @@ class CloudBuildBuilder:
         self._blobs = blobs
         self._endpoint = endpoint
         self._client: CloudBuildAsyncClient | None = None
-        self._requests = BuildRequests(bucket, registry)
+        account = f"projects/{project}/serviceAccounts/{service_account}" if service_account else ""
+        self._requests = BuildRequests(bucket, registry, account)
         self._once: dict[str, Any] = {"retry": None, "timeout": deadline}
-        retry = AsyncRetry(
-            predicate=if_exception_type(exceptions.Aborted, *TRANSIENT),
-            initial=0.1,
-            maximum=2.0,
-            multiplier=2.0,
-            timeout=deadline,
-        )
-        self._again: dict[str, Any] = {"retry": retry, "timeout": deadline}
+        self._deadline = deadline
 
     async def submit(self, build: Build) -> BuilderJob:
         request = {
@@ -127,6 +123,19 @@ class CloudBuildBuilder:
     async def close(self) -> None:
         if self._client is not None:
             await self._client.transport.close()
+
+    @cached_property
+    def _again(self) -> dict[str, Any]:
+        from google.api_core.retry import AsyncRetry, if_exception_type
+
+        retry = AsyncRetry(
+            predicate=if_exception_type(exceptions.Aborted, *TRANSIENT),
+            initial=0.1,
+            maximum=2.0,
+            multiplier=2.0,
+            timeout=self._deadline,
+        )
+        return {"retry": retry, "timeout": self._deadline}
 
     @property
     def _parent(self) -> str:

@@ -10,7 +10,7 @@ module "function" {
   min_instances   = var.min_instances
   max_instances   = var.max_instances
   ingress         = "ALLOW_ALL"
-  invokers        = { for who in var.invokers : who => who }
+  invokers        = var.invokers
 
   permissions = concat(
     [
@@ -24,6 +24,7 @@ module "function" {
       "pubsub.topics.attachSubscription",
       "pubsub.topics.create",
       "pubsub.topics.publish",
+      "secretmanager.secrets.create",
     ],
     var.builds ? ["cloudbuild.builds.create", "cloudbuild.builds.list", "cloudbuild.builds.update"] : [],
   )

@@ -1,4 +1,4 @@
-output "uri" {
-  description = "Where the API is."
-  value       = module.function.uri
+output "member" {
+  description = "Its service account, as a member of roles."
+  value       = module.function.member
 }

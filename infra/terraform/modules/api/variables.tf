@@ -19,8 +19,13 @@ variable "max_instances" {
 }
 
 variable "invokers" {
-  description = "Who may reach it."
-  type        = set(string)
+  description = "Who may reach it, under names that are known beforehand."
+  type        = map(string)
+}
+
+variable "project_number" {
+  description = "The project's number, by which conditions know its secrets."
+  type        = string
 }
 
 variable "builds" {

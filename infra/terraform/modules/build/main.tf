@@ -1,8 +1,3 @@
-locals {
-  # The code names no service account for builds, so they run as the project's default.
-  builder = var.builds == null ? null : "serviceAccount:${coalesce(var.builds.service_account, "${var.project_number}-compute@developer.gserviceaccount.com")}"
-}
-
 resource "google_artifact_registry_repository" "images" {
   count = var.builds == null ? 0 : 1
 
@@ -39,16 +34,7 @@ resource "google_artifact_registry_repository_iam_member" "builder" {
   location   = var.region
   repository = google_artifact_registry_repository.images[0].name
   role       = "roles/artifactregistry.writer"
-  member     = local.builder
-}
-
-# Reads the archive, writes its log, and looks at the bucket before.
-resource "google_storage_bucket_iam_member" "builder" {
-  for_each = var.builds == null ? [] : toset(["roles/storage.objectUser", "roles/storage.legacyBucketReader"])
-
-  bucket = var.bucket
-  role   = each.value
-  member = local.builder
+  member     = google_service_account.builds[0].member
 }
 
 module "build_event" {

@@ -3,11 +3,6 @@ variable "project_id" {
   type        = string
 }
 
-variable "project_number" {
-  description = "Its number."
-  type        = string
-}
-
 variable "region" {
   description = "Of the images."
   type        = string
@@ -24,17 +19,21 @@ variable "bucket" {
 }
 
 variable "builds" {
-  description = "Where builds run and as whom, and how long images stay; null: no builds."
+  description = "Where builds run, and how long images stay; null: no builds."
   type = object({
-    location        = string
-    service_account = string
-    keep_days       = number
+    location  = string
+    keep_days = number
   })
 }
 
 variable "deployment" {
   description = "What every function has in common."
   type        = any
+}
+
+variable "submitters" {
+  description = "Who submits builds besides the function that hears of them, under names that are known beforehand."
+  type        = map(string)
 }
 
 variable "events" {

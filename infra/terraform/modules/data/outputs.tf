@@ -4,7 +4,7 @@ output "bucket" {
 }
 
 output "token_secret" {
-  description = "The secret that holds the token."
+  description = "The secret that tokens of attempts are derived from."
   value       = google_secret_manager_secret.token.secret_id
 }
 

@@ -1,4 +1,4 @@
-# The control plane's one token. It is made here, is in no state and in no plan.
+# What the tokens of attempts are derived from. It is made here, is in no state and in no plan.
 ephemeral "random_password" "token" {
   length  = 48
   special = false

@@ -4,7 +4,7 @@ variable "project_id" {
 }
 
 variable "region" {
-  description = "Of the bucket and the token."
+  description = "Of the bucket and the signing secret."
   type        = string
 }
 
@@ -19,7 +19,7 @@ variable "delete_protection" {
 }
 
 variable "token_version" {
-  description = "Another number makes another token."
+  description = "Another number makes another signing secret."
   type        = number
 }
 

@@ -1,6 +1,6 @@
 locals {
   channels = [for channel in google_monitoring_notification_channel.emails : channel.id]
-  metric   = "logging_googleapis_com:user_xmcloud_session"
+  about    = "docs/operation.md of xmcloud tells what to do."
 }
 
 resource "google_monitoring_notification_channel" "emails" {
@@ -36,7 +36,7 @@ resource "google_monitoring_alert_policy" "queue_age" {
   }
 
   documentation {
-    content = "No worker of the pool took it: `xmcloud queue list` shows what waits, `xmcloud worker list` who is there. A pool whose workers are away for good: take it out of `pools`."
+    content = "No worker of the pool took it: `xmcloud queue list` shows what waits, `xmcloud worker list` who is there. A pool whose workers are away for good: take it out of `pools`. ${local.about}"
   }
 }
 
@@ -48,25 +48,26 @@ resource "google_monitoring_alert_policy" "lost_workers" {
   notification_channels = local.channels
 
   conditions {
-    display_name = "A session said nothing for ${var.silence_seconds} s and did not end"
+    display_name = "The lease of a worker ran out"
 
-    condition_prometheus_query_language {
-      query                     = <<-EOT
-        (sum by (session) (increase(${local.metric}_sync{monitored_resource="cloud_run_revision"}[1h])) > 0)
-        unless on (session) (sum by (session) (increase(${local.metric}_sync{monitored_resource="cloud_run_revision"}[${var.silence_seconds}s])) > 0)
-        unless on (session) (sum by (session) (increase(${local.metric}_close{monitored_resource="cloud_run_revision"}[1h])) > 0)
-      EOT
-      duration                  = "120s"
-      evaluation_interval       = "60s"
-      disable_metric_validation = true
+    condition_threshold {
+      filter          = "resource.type = \"cloud_run_revision\" AND metric.type = \"logging.googleapis.com/user/${google_logging_metric.lost_workers.name}\""
+      comparison      = "COMPARISON_GT"
+      threshold_value = 0
+      duration        = "0s"
+
+      aggregations {
+        alignment_period     = "300s"
+        per_series_aligner   = "ALIGN_DELTA"
+        cross_series_reducer = "REDUCE_SUM"
+        group_by_fields      = ["metric.label.worker", "metric.label.pool"]
+      }
     }
   }
 
   documentation {
-    content = "Its jobs run again elsewhere. On its machine: `xmcloud worker show`."
+    content = "Its jobs run again elsewhere. `xmcloud worker list` shows who is there; on its machine, `xmcloud doctor` and the worker's log tell why. ${local.about}"
   }
-
-  depends_on = [google_logging_metric.sessions]
 }
 
 resource "google_monitoring_alert_policy" "dead_letters" {
@@ -93,7 +94,7 @@ resource "google_monitoring_alert_policy" "dead_letters" {
   }
 
   documentation {
-    content = "The sweep sees to the jobs and builds. `gcloud pubsub subscriptions pull NAME` shows the events, the function's log why they failed."
+    content = "The sweep sees to the jobs and builds. `gcloud pubsub subscriptions pull NAME` shows the events, the function's log why they failed. ${local.about}"
   }
 }
 
@@ -122,8 +123,26 @@ resource "google_monitoring_alert_policy" "errors" {
     }
   }
 
+  conditions {
+    display_name = "More than five errors in five minutes"
+
+    condition_threshold {
+      filter          = "resource.type = \"cloud_run_revision\" AND metric.type = \"logging.googleapis.com/user/${google_logging_metric.errors.name}\""
+      comparison      = "COMPARISON_GT"
+      threshold_value = 5
+      duration        = "0s"
+
+      aggregations {
+        alignment_period     = "300s"
+        per_series_aligner   = "ALIGN_DELTA"
+        cross_series_reducer = "REDUCE_SUM"
+        group_by_fields      = ["resource.label.service_name"]
+      }
+    }
+  }
+
   documentation {
-    content = "The log of the function tells why."
+    content = "Error Reporting and the log of the function tell why. ${local.about}"
   }
 }
 
@@ -151,7 +170,7 @@ resource "google_monitoring_alert_policy" "no_sweep" {
   }
 
   documentation {
-    content = "Look at the job xmcloud-sweep of Cloud Scheduler and at the log of the function xmcloud-sweep."
+    content = "Look at the job xmcloud-sweep of Cloud Scheduler and at the log of the function xmcloud-sweep. ${local.about}"
   }
 }
 

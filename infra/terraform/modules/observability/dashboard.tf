@@ -34,9 +34,14 @@ locals {
       align  = "ALIGN_MAX", reduce = "REDUCE_SUM", by = "resource.label.service_name"
     },
     {
-      title  = "Syncs of worker sessions (1/s)"
-      filter = "metric.type=\"logging.googleapis.com/user/${google_logging_metric.sessions["sync"].name}\" resource.type=\"cloud_run_revision\""
-      align  = "ALIGN_RATE", reduce = "REDUCE_SUM", by = "metric.label.session"
+      title  = "Lost workers, by pool"
+      filter = "metric.type=\"logging.googleapis.com/user/${google_logging_metric.lost_workers.name}\" resource.type=\"cloud_run_revision\""
+      align  = "ALIGN_DELTA", reduce = "REDUCE_SUM", by = "metric.label.pool"
+    },
+    {
+      title  = "Errors, by function"
+      filter = "metric.type=\"logging.googleapis.com/user/${google_logging_metric.errors.name}\" resource.type=\"cloud_run_revision\""
+      align  = "ALIGN_DELTA", reduce = "REDUCE_SUM", by = "resource.label.service_name"
     },
     {
       title  = "Dead letters"

@@ -1,40 +1,53 @@
-# A worker's session syncs several times in its lease, and closes when it ends well.
+# Counted in the lines that functions write, as JSON, to their output.
 locals {
-  calls = {
-    sync  = "Syncs of worker sessions"
-    close = "Ends of worker sessions"
-  }
+  lines = <<-EOT
+    resource.type="cloud_run_revision"
+    resource.labels.service_name=~"^xmcloud-"
+    log_id("run.googleapis.com/stdout")
+  EOT
 }
 
-resource "google_logging_metric" "sessions" {
-  for_each = local.calls
-
+resource "google_logging_metric" "lost_workers" {
   project     = var.project_id
-  name        = "xmcloud_session_${each.key}"
-  description = each.value
-  filter      = <<-EOT
-    resource.type="cloud_run_revision"
-    resource.labels.service_name="xmcloud-api"
-    log_id("run.googleapis.com/requests")
-    httpRequest.requestMethod="POST"
-    httpRequest.status<300
-    httpRequest.requestUrl=~"/v1/sessions/[^/]+/${each.key}$"
-  EOT
+  name        = "xmcloud_lost_workers"
+  description = "Workers whose lease ran out"
+  filter      = "${local.lines}jsonPayload.event=\"worker_lost\""
 
   label_extractors = {
-    session = "REGEXP_EXTRACT(httpRequest.requestUrl, \"/v1/sessions/([^/]+)/${each.key}$\")"
+    worker = "EXTRACT(jsonPayload.worker)"
+    pool   = "EXTRACT(jsonPayload.pool)"
   }
 
   metric_descriptor {
     metric_kind  = "DELTA"
     value_type   = "INT64"
     unit         = "1"
-    display_name = each.value
+    display_name = "Lost workers"
 
     labels {
-      key         = "session"
+      key         = "worker"
       value_type  = "STRING"
-      description = "Id of the worker's session"
+      description = "Its name"
     }
+
+    labels {
+      key         = "pool"
+      value_type  = "STRING"
+      description = "Its pool"
+    }
+  }
+}
+
+resource "google_logging_metric" "errors" {
+  project     = var.project_id
+  name        = "xmcloud_errors"
+  description = "Lines of severity ERROR and above"
+  filter      = "${local.lines}severity>=ERROR"
+
+  metric_descriptor {
+    metric_kind  = "DELTA"
+    value_type   = "INT64"
+    unit         = "1"
+    display_name = "Errors"
   }
 }

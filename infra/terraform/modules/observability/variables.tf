@@ -18,9 +18,9 @@ variable "queue_age_alert_seconds" {
   type        = number
 }
 
-variable "silence_seconds" {
-  description = "How long a worker may say nothing."
-  type        = number
+variable "watched_host" {
+  description = "Of the API, where anybody may reach it; null: it is not watched from outside."
+  type        = string
 }
 
 variable "budget" {

@@ -1,15 +1,8 @@
-# Of workers on machines of one's own. They speak HTTP to the API; of Google Cloud they need the token.
+# Of workers on machines of one's own. They speak HTTP to the API, with ID tokens of this account.
 resource "google_service_account" "workers" {
   project      = var.project_id
   account_id   = "xmcloud-worker"
   display_name = "xmcloud: workers"
-}
-
-resource "google_secret_manager_secret_iam_member" "workers" {
-  project   = var.project_id
-  secret_id = var.token_secret
-  role      = "roles/secretmanager.secretAccessor"
-  member    = google_service_account.workers.member
 }
 
 # In the project and not by subscription: each session has one of its own, made when it begins.

@@ -3,6 +3,11 @@ output "account" {
   value       = google_service_account.workers.email
 }
 
+output "invokers" {
+  description = "Who calls the API: members of roles, under names that are known beforehand."
+  value       = { workers = google_service_account.workers.member }
+}
+
 output "identity_provider" {
   description = "The audience of the workers' own tokens; null without worker_identity."
   value       = one([for each in google_iam_workload_identity_pool_provider.workers : "//iam.googleapis.com/${each.name}"])

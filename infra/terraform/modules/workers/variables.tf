@@ -13,11 +13,6 @@ variable "bucket" {
   type        = string
 }
 
-variable "token_secret" {
-  description = "The secret that holds the control plane's token."
-  type        = string
-}
-
 variable "images" {
   description = "The repository of built images; null without builds."
   type        = string
