@@ -103,6 +103,17 @@ async def test_list_matches_the_beginning_of_keys_in_order(blobs: Blobs) -> None
     assert everything == sorted(everything)
 
 
+async def test_list_goes_on_after_a_key(blobs: Blobs) -> None:
+    keys = ["a-b/x", "a.txt", "a/b.c", "a/b/c", "a/b/d", "ab", "b/a"]
+    for key in keys:
+        await blobs.put(key, b"x")
+    for after in ("", "a", "a/", "a/b/", "a/b/c", "a0", "b/a", "z"):
+        expected = [key for key in keys if key > after]
+        assert [key for key, _ in await blobs.list("", after)] == expected, after
+        assert [key for key, _ in await blobs.list("", after, 2)] == expected[:2], after
+    assert await blobs.list("a/", "a/b.c", 1) == [("a/b/c", 1)]
+
+
 async def test_delete_removes_what_begins_so_and_nothing_else(blobs: Blobs) -> None:
     for key in ("logs/1/a", "logs/1/b", "logs/10/a", "logs/2/a"):
         await blobs.put(key, b"")

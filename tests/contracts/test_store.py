@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from tests.contracts.counting import add_one
 from xmcloud.core.errors import InvalidInput, TooLarge
@@ -370,9 +371,36 @@ async def test_count_ignores_the_page(store: Store) -> None:
     assert await store.count(Query("nothing")) == 0
 
 
+JULY = Query("usage", (Filter("project", "==", "p"), Filter("month", "==", "2026-07")))
+
+
+async def test_total_adds_what_is_a_number(store: Store) -> None:
+    june: JsonObject = {"project": "p", "month": "2026-06", "gpu_seconds": 1000}
+    july: JsonObject = {"project": "p", "month": "2026-07"}
+    values: list[JsonValue] = [1.5, 2, -0.25, "9", True, None, [7]]
+    everything = [june, july, *({**july, "gpu_seconds": value} for value in values)]
+    await put(store, "usage", {f"{n}": each for n, each in enumerate(everything)})
+    page = await store.find(JULY.page(1, None))
+    total = await store.total(JULY.page(1, page.cursor), "gpu_seconds")
+    assert isinstance(total, float)
+    assert total == 3.25
+    assert await store.total(Query("usage"), "gpu_seconds") == 1003.25
+
+
+async def test_total_of_nothing_is_nothing_and_of_integers_exact(store: Store) -> None:
+    assert await store.total(JULY, "gpu_seconds") == 0
+    many: dict[str, JsonObject] = {
+        f"{n:03}": {"project": "p", "month": "2026-07", "gpu_seconds": n} for n in range(120)
+    }
+    await put(store, "usage", many)
+    assert await store.total(JULY, "gpu_seconds") == 7140
+
+
 async def test_a_query_that_no_index_serves_is_refused(store: Store) -> None:
     query = Query("jobs", (Filter("queue", "==", "q"),), (("unit", "asc"),))
     with pytest.raises(UndeclaredIndex):
         await store.find(query)
     with pytest.raises(UndeclaredIndex):
         await store.count(query)
+    with pytest.raises(UndeclaredIndex):
+        await store.total(JULY, "person_seconds")

@@ -108,7 +108,7 @@ class Stack:
         """Of the control plane that runs now."""
         place = address(self.environment)
         if self._client is None or self._client.url != place.url:
-            self._client = Client(place.url, place.token)
+            self._client = Client(place.url, place.credentials)
         return self._client
 
     def log_of(self, part: str) -> str:

@@ -32,7 +32,7 @@ def _sync(stack: Stack, session: str, request: Sync) -> httpx.Response:
     return httpx.post(
         f"{place.url}/v1/sessions/{session}/sync",
         content=request.model_dump_json(),
-        headers={"authorization": f"Bearer {place.token}", "content-type": "application/json"},
+        headers={**place.credentials.headers(), "content-type": "application/json"},
         timeout=60,
         trust_env=False,
     )
@@ -215,7 +215,7 @@ def test_a_pull_whose_worker_is_gone_swallows_no_message(embedded: Stack, trace:
     place = address(embedded.environment)
     session = OpenSession(pool="away")
     pull = Pull(subscriptions=(SubscriptionRef(topic="queue-default", audience="away"),))
-    headers = {"authorization": f"Bearer {place.token}", "content-type": "application/json"}
+    headers = {**place.credentials.headers(), "content-type": "application/json"}
     with httpx.Client(base_url=f"{place.url}/v1", headers=headers, trust_env=False) as http:
         opened = http.post("/workers/gone/sessions", content=session.model_dump_json())
         assert opened.status_code == 201

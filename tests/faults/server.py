@@ -27,7 +27,7 @@ from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.ports import Delivery, Message, Queue, Subscription
 from xmcloud.functions import wiring
 from xmcloud.functions.http.app import create_app
-from xmcloud.functions.http.auth import Authenticator, TokenFile
+from xmcloud.functions.http.auth import TokenFile
 from xmcloud.functions.sweeper import run_sweeper
 
 SOURCES = Path(wiring.__file__).parents[1]
@@ -111,7 +111,7 @@ class ShuffledQueue:
 
 async def warm_application() -> FastAPI:
     """The API with every route built, so that a server begins to answer at once."""
-    app = create_app(cast(ControlPlane, None), cast(Authenticator, None))
+    app = create_app(cast(ControlPlane, None), ())
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://api") as http:
         for path, methods in app.openapi()["paths"].items():
@@ -132,7 +132,7 @@ async def serve(order: Order, app: FastAPI, listener: socket.socket) -> None:
     if order.shuffled is not None:
         plane = replace(plane, queue=ShuffledQueue(plane.queue, order.shuffled))
     app.state.plane = plane
-    app.state.authenticator = TokenFile(Path(os.environ["XMCLOUD_HOME"]) / "token")
+    app.state.authenticators = [TokenFile(Path(os.environ["XMCLOUD_HOME"]) / "token")]
     async with asyncio.TaskGroup() as tasks:
         sweeper = tasks.create_task(run_sweeper(plane, service.alarms))
         await server.serve([listener])

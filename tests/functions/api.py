@@ -20,7 +20,9 @@ from xmcloud.core.signals import Signals
 from xmcloud.core.specs import Command, JobSpec
 from xmcloud.core.worker_protocol import Lease, Sync, SyncAnswer
 from xmcloud.functions.http.app import create_app
-from xmcloud.functions.http.auth import Authenticator, TokenFile
+from xmcloud.functions.http.auth import ApiTokens, TokenFile
+from xmcloud.functions.http.rates import Rates
+from xmcloud.functions.observability.readiness import Readiness
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -131,7 +133,8 @@ def application(plane: ControlPlane, home: Path) -> FastAPI:
     token.write_text(f"{TOKEN}\n")
     token.chmod(0o600)
     app = _application()
-    app.state.plane, app.state.authenticator = plane, TokenFile(token)
+    app.state.plane, app.state.authenticators = plane, [TokenFile(token), ApiTokens()]
+    app.state.readiness, app.state.rates = Readiness(), Rates()
     return app
 
 
@@ -152,7 +155,7 @@ async def opened_api(
 
 @cache
 def _application() -> FastAPI:
-    return create_app(cast(ControlPlane, None), cast(Authenticator, None))
+    return create_app(cast(ControlPlane, None), ())
 
 
 def problem(response: httpx.Response) -> Problem:

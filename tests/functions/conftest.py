@@ -12,6 +12,7 @@ from tests.functions.api import Api, HeardSignals, opened_api
 from tests.support.clock import ManualClock
 from tests.support.recording import RecordedStore, Recording
 from xmcloud.adapters.files import FileBlobs
+from xmcloud.adapters.files.secrets import FileSecrets
 from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
 from xmcloud.core.control.plane import ControlPlane
 
@@ -24,6 +25,7 @@ def sqlite_plane(home: Path, clock: ManualClock, signals: HeardSignals) -> Contr
         store=SqliteStore(home / "store.db"),
         queue=SqliteQueue(home / "queue.db", clock),
         blobs=FileBlobs(home / "blobs"),
+        secrets=FileSecrets(home),
         clock=clock,
         look_again=LOOK_AGAIN,
         overlap=timedelta(milliseconds=200),
@@ -72,5 +74,6 @@ async def api(
         plane = sqlite_plane(tmp_path, clock, signals)
     else:
         plane = gcp_plane(request.getfixturevalue("gcp_project"), clock, signals)
+        plane = replace(plane, secrets=FileSecrets(tmp_path))
     async with opened_api(plane, clock, signals, tmp_path) as api:
         yield api

@@ -60,6 +60,18 @@ async def test_what_is_made_has_nothing_before(api: Api) -> None:
     assert added.changes[0].after == {"units": 1}
 
 
+async def test_of_a_definition_only_what_differs_is_told(api: Api) -> None:
+    job = await draft(api)
+    spec = job.spec.evolve(environment={"LR": "0.1"}, limits=job.spec.limits.evolve(retries=3))
+    body = {"spec": spec.model_dump(mode="json")}
+    await api.call("PATCH", f"/jobs/{job.id}", body)
+    (change,) = (await entries(api))[-1].changes
+    assert change.after == {"spec.environment.LR": "0.1", "spec.limits.retries": 3}
+    assert change.before is not None
+    assert change.before["spec.environment.LR"] is None
+    assert change.before["spec.limits.retries"] == 0
+
+
 async def test_nothing_is_told_of_a_request_that_was_refused(api: Api) -> None:
     job = await draft(api)
     before = await entries(api)

@@ -2,18 +2,22 @@
 
 import hmac
 from pathlib import Path
+from typing import cast
 
 import pytest
 from starlette.routing import Route
 
 from tests.functions.api import TOKEN, Api, problem
+from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.errors import Unauthorized
+from xmcloud.core.identity import Principal
 from xmcloud.core.protocol import Health
 from xmcloud.functions.http.auth import TokenFile
 
 pytestmark = pytest.mark.anyio
 
-PUBLIC = {"/v1/health", "/v1/openapi.json", "/v1/docs"}
+NO_PLANE = cast(ControlPlane, None)
+PUBLIC = {"/v1/health", "/v1/ready", "/v1/openapi.json", "/v1/docs"}
 
 
 def routes(api: Api) -> list[tuple[str, str]]:
@@ -82,9 +86,8 @@ async def test_tokens_are_compared_in_constant_time(
     path.write_text("secret\n")
     path.chmod(0o600)
     file = TokenFile(path)
-    await file.authenticate("secret")
-    with pytest.raises(Unauthorized):
-        await file.authenticate("Secret")
+    assert await file.authenticate(NO_PLANE, "secret") == Principal.owning()
+    assert await file.authenticate(NO_PLANE, "Secret") is None
     assert compared == [(b"secret", b"secret"), (b"Secret", b"secret")]
 
 
@@ -105,7 +108,7 @@ async def test_a_secret_that_is_mounted_into_a_container_has_another_mode(tmp_pa
     path = tmp_path / "token"
     path.write_text("secret")
     path.chmod(0o444)
-    await TokenFile(path, mounted=True).authenticate("secret")
+    assert await TokenFile(path, mounted=True).authenticate(NO_PLANE, "secret") is not None
 
 
 def test_an_empty_token_file(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ DRAFT, BUILDING, QUEUED, FAILED, STOPPED = (
 )
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """The process of the control plane ends."""
 
 

@@ -275,6 +275,11 @@ def test_a_variable_that_is_missing(embedded: Deployment, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
+        (
+            "XMCLOUD_RATE_LIMIT",
+            "50",
+            "XMCLOUD_RATE_LIMIT is '50'. It must be as 50/500 (a second, and at once), or off.",
+        ),
         ("XMCLOUD_PROFILE", "aws", "XMCLOUD_PROFILE is 'aws'. Use embedded or gcp."),
         (
             "XMCLOUD_LEASE_SECONDS",

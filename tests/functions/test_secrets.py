@@ -252,8 +252,7 @@ async def test_a_job_without_secrets_is_stored_as_before(api: Api) -> None:
 async def test_a_worker_that_would_start_a_job_without_them_does_not_get_it(api: Api) -> None:
     await _set(api)
     old, new = await api.session("old", version="0.1.0"), await api.session("new", version="0.2.0")
-    spec = {"secrets": {"KEY": "wandb"}}
-    (job,) = await api.jobs(await api.experiment(), new_job(**spec))
+    (job,) = await api.jobs(await api.experiment(), new_job(secrets={"KEY": "wandb"}))
     assert await api.claimed(old) == []
     claim = {"slots": 1, "queues": ("default",), "only": job.id}
     await api.refused("POST", f"/sessions/{old.id}/sync", 422, {"claim": claim})

@@ -44,6 +44,7 @@ async def test_a_job_is_submitted_with_what_tells_which_attempt_it_is(cloud: Clo
             "XMCLOUD_JOB_ID": job.id,
             "XMCLOUD_ATTEMPT": "1",
             "XMCLOUD_GRACE_SECONDS": "10",
+            "TRACEPARENT": job.trace,
             "XMCLOUD_URL": URL,
             "XMCLOUD_ATTEMPT_TOKEN": token,
         }

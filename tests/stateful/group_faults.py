@@ -15,6 +15,7 @@ from xmcloud.core.control import (
     submissions,
 )
 from xmcloud.core.control.plane import ControlPlane
+from xmcloud.core.control.quotas import Turn
 from xmcloud.core.documents import SESSIONS, Stored
 from xmcloud.core.models import (
     Gathering,
@@ -74,9 +75,9 @@ def limit_not_checked(patch: Patch) -> None:
     right = dispatch._choose
 
     async def wrong(
-        plane: ControlPlane, name: str, state: TargetState, room: int
+        plane: ControlPlane, name: str, state: TargetState, room: int, turn: Turn
     ) -> list[list[Stored[Job]]]:
-        return await right(plane, name, state, 1000)
+        return await right(plane, name, state, 1000, turn)
 
     patch.setattr(dispatch, "_choose", wrong)
 

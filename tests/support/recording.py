@@ -82,6 +82,11 @@ class RecordedStore:
         async with self._recording.operation("store.count"):
             return await self._store.count(query)
 
+    async def total(self, query: Query, field: str) -> float:
+        self._recording.queries.add(query.page(0, None))
+        async with self._recording.operation("store.total"):
+            return await self._store.total(query, field)
+
     async def commit(self, writes: Sequence[Write]) -> list[Version]:
         async with self._recording.operation("store.commit"):
             return await self._store.commit(writes)

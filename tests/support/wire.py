@@ -22,7 +22,8 @@ class TransportWire:
         with _broken():
             answer = await self._http.request(method, path, content=body, headers=dict(headers))
         content_range = answer.headers.get("content-range", "")
-        return Response(path, answer.status_code, answer.content, content_range)
+        retry_after = answer.headers.get("retry-after", "")
+        return Response(path, answer.status_code, answer.content, content_range, retry_after)
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -24,7 +24,8 @@ def ask(path: str, timeout: float = _TIMEOUT_SECONDS) -> Any:
         place = address()
         own = urlsplit(place.url).hostname in ("127.0.0.1", "::1", "localhost")
         opener = build_opener(ProxyHandler({})) if own else build_opener()
-        request = Request(place.url + path, headers={"Authorization": f"Bearer {place.token}"})  # noqa: S310
+        headers = dict(place.credentials.at_hand() or {})
+        request = Request(place.url + path, headers=headers)  # noqa: S310
         with opener.open(request, timeout=timeout) as answer:
             return json.load(answer)
     except (XmcloudError, URLError, HTTPException, OSError, ValueError):
@@ -63,6 +64,42 @@ def complete_queues(
 ) -> list[CompletionItem]:
     queues = (ask("/v1/queues") or {}).get("queues", [])
     return _names((each["queue"]["name"] for each in queues), incomplete)
+
+
+def complete_projects(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    projects = (ask("/v1/projects") or {}).get("projects", [])
+    return _names((each["name"] for each in projects), incomplete)
+
+
+def complete_secrets(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return _names(_secrets(ctx), incomplete)
+
+
+def complete_variables_of_secrets(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The name of the secret, in `K=NAME`."""
+    variable, equals, _ = incomplete.partition("=")
+    return _names((f"{variable}={each}" for each in _secrets(ctx)), incomplete) if equals else []
+
+
+def _secrets(ctx: click.Context) -> list[str]:
+    from xmcloud.cli.options import scope
+
+    project = scope(ctx.params.get("project"), everywhere=False)
+    listed = (ask(f"/v1/projects/{project}/secrets") or {}).get("secrets", [])
+    return [each["name"] for each in listed]
+
+
+def complete_members(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    members = (ask("/v1/projects/*/members") or {}).get("members", [])
+    return _names((each["name"] for each in members), incomplete)
 
 
 def complete_pools(

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-from xmcloud.core.base import Model
+from xmcloud.core.base import Model, Time
+from xmcloud.core.identity import Role, Scope
 from xmcloud.core.models import Job
 from xmcloud.core.protocol import ExperimentStatus, QueueStatus
+from xmcloud.core.transfer import Import, Manifest
 
 
 class ExperimentDocument(ExperimentStatus):
@@ -17,6 +19,18 @@ class QueueDocument(QueueStatus):
     """A queue with what waits in it, in order."""
 
     jobs: list[Job]
+
+
+class WhoAmI(Model):
+    """Who the control plane takes the caller for; `proof` is what tells it."""
+
+    url: str
+    source: str
+    name: str
+    roles: dict[Scope, Role]
+    project: str
+    proof: str
+    expires_at: Time | None
 
 
 class Stopped(Model):
@@ -57,3 +71,19 @@ class StoredFiles(Model):
     job: str
     files: list[StoredFile]
     points: Path | None = None
+
+
+class Exported(Model):
+    """A file that holds everything of a control plane."""
+
+    path: Path
+    size: int
+    manifest: Manifest
+
+
+class Imported(Model):
+    """A file that was imported, and when."""
+
+    path: Path
+    manifest: Manifest
+    done: Import

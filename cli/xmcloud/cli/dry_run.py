@@ -62,9 +62,14 @@ def _row(job: PlannedJob) -> list[str]:
         str(job.replicas) if job.replicas > 1 else "",
         _price(job),
         job.image,
-        " ".join(f"{name}={_value(value)}" for name, value in job.environment.items()),
+        " ".join(_variables(job)),
         shlex.join(job.argv),
     ]
+
+
+def _variables(job: PlannedJob) -> Iterator[str]:
+    yield from (f"{name}={_value(value)}" for name, value in job.environment.items())
+    yield from (f"{name}=(secret {secret})" for name, secret in job.secrets.items())
 
 
 def _value(text: str) -> str:

@@ -26,6 +26,7 @@ COMMANDS = {
         "xmcloud.cli.build:build", "Look at builds of images and stop them; make one of a job."
     ),
     "target": Lazy("xmcloud.cli.target:target", "Look at the platforms that take jobs."),
+    "usage": Lazy("xmcloud.cli.usage:usage", "Show what people run and used, beside their quotas."),
     "worker": Lazy(
         "xmcloud.cli.worker:worker", "Start workers on this machine; see and steer all."
     ),
@@ -34,6 +35,20 @@ COMMANDS = {
     "status": Lazy("xmcloud.cli.plane:status", "Show what runs on this machine."),
     "doctor": Lazy(
         "xmcloud.cli.doctor:doctor", "Check this machine, the control plane and the way to it."
+    ),
+    "login": Lazy("xmcloud.cli.login:login", "Sign in to a control plane."),
+    "logout": Lazy("xmcloud.cli.login:logout", "Forget who is signed in here."),
+    "whoami": Lazy("xmcloud.cli.login:whoami", "Show who the control plane takes you for."),
+    "project": Lazy("xmcloud.cli.project:project", "Make projects, and choose one."),
+    "member": Lazy("xmcloud.cli.member:member", "Say who may do what."),
+    "token": Lazy("xmcloud.cli.token:token", "Make tokens for machines, and revoke them."),
+    "secret": Lazy("xmcloud.cli.secret:secret", "Keep secrets for the jobs of a project."),
+    "audit": Lazy("xmcloud.cli.audit:audit", "Show who changed what."),
+    "export": Lazy(
+        "xmcloud.cli.export:export", "Write everything of the control plane into a file."
+    ),
+    "import": Lazy(
+        "xmcloud.cli.import_:import_", "Fill an empty control plane from an exported file."
     ),
     "cluster": Lazy("xmcloud.cli.cluster:cluster", "Create and delete clusters on Google Cloud."),
     "completion": Lazy("xmcloud.cli.completion:completion", "Print a shell's completion script."),
@@ -44,8 +59,14 @@ _EPILOG = "\b\nExit status:\n" + "\n".join(f"  {code:3}  {MEANINGS[code]}" for c
 
 class _Root(LazyGroup):
     def invoke(self, ctx: click.Context) -> object:
+        from xmcloud.xm_cloud.tracing import command
+
         try:
-            return super().invoke(ctx)
+            with command("xmcloud") as span:
+                try:
+                    return super().invoke(ctx)
+                finally:
+                    span.rename(" ".join(filter(None, ["xmcloud", ctx.invoked_subcommand])))
         except XmcloudError as error:
             report(error, as_json=ctx.meta.get(JSON, False))
             ctx.exit(exit_code(error))

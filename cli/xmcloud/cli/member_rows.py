@@ -12,7 +12,7 @@ from xmcloud.core.audit import AuditEntry, Change
 from xmcloud.core.identity import EVERYWHERE, Member, Project, Quota
 from xmcloud.core.member_protocol import TokenStatus
 
-PROJECTS = ("name", "quota", "of a person", "created")
+PROJECTS = ("name", "quota", "of a person")
 MEMBERS = ("name", "role", "where")
 TOKENS = ("id", "name", "role", "where", "state", "made by", "expires")
 AUDIT = ("when", "who", "action", "what")
@@ -30,9 +30,8 @@ def place(scope: str) -> str:
     return "everywhere" if scope == EVERYWHERE else f"in {scope}"
 
 
-def project_row(project: Project, now: datetime) -> list[Cell]:
-    made = instant(project.created_at, now)
-    return [project.name, quota(project.quota), quota(project.person_quota), made]
+def project_row(project: Project) -> list[Cell]:
+    return [project.name, quota(project.quota), quota(project.person_quota)]
 
 
 def quota(limits: Quota) -> str:

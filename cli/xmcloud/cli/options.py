@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from xmcloud.cli.complete import complete_ids, complete_pools, complete_queues
+from xmcloud.cli.complete import complete_ids, complete_pools, complete_projects, complete_queues
 from xmcloud.cli.failures import JSON
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -76,6 +76,27 @@ queue_option = click.option(
     shell_complete=complete_queues,
     help="The queue to wait in.",
 )
+project_option = click.option(
+    "--project",
+    metavar="PROJECT",
+    shell_complete=complete_projects,
+    help="In place of the one of your login or XMCLOUD_PROJECT.",
+)
+everywhere_option = click.option(
+    "--everywhere", is_flag=True, help="In all projects, and for what belongs to none."
+)
+
+
+def scope(project: str | None, everywhere: bool) -> str:
+    """The project that is meant, or * for everywhere. Raises click's UsageError for both."""
+    from xmcloud.core.identity import DEFAULT_PROJECT, EVERYWHERE
+    from xmcloud.xm_cloud.places import current_project
+
+    if project is not None and everywhere:
+        raise click.UsageError("Give --project or --everywhere.")
+    return EVERYWHERE if everywhere else project or current_project() or DEFAULT_PROJECT
+
+
 pool_option = click.option(
     "--pool",
     metavar="POOL",

@@ -50,6 +50,7 @@ def up(
     from xmcloud.cli.tables import print_json
     from xmcloud.local.control import Wanted
     from xmcloud.local.status import look
+    from xmcloud.xm_cloud.places import named_elsewhere
 
     plane = _plane()
     started = plane.up(Wanted(port, slots, emulators, stand_ins, registry))
@@ -62,6 +63,11 @@ def up(
     click.echo(f"Listens on {control.url}; logs are in {plane.home.path / 'logs'}")
     if url := os.environ.get("XMCLOUD_URL"):
         click.echo(f"But XMCLOUD_URL is set: commands here go to {url}", err=True)
+    elif url := named_elsewhere():
+        click.echo(
+            f"But you are signed in: commands here go to {url}, unless XMCLOUD_URL={control.url}",
+            err=True,
+        )
 
 
 @click.command(short_help="Stop what `up` started.")

@@ -17,7 +17,7 @@ def project() -> None:
 @json_option
 def list_projects(as_json: bool) -> None:
     """List the projects that you may see; * marks the one of your commands."""
-    from xmcloud.cli import member_rows, rows
+    from xmcloud.cli import member_rows
     from xmcloud.cli.tables import print_json, print_table
     from xmcloud.core.identity import DEFAULT_PROJECT
     from xmcloud.xm_cloud.identity_client import IdentityClient
@@ -28,12 +28,12 @@ def list_projects(as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    now, current = rows.utc_now(), current_project() or DEFAULT_PROJECT
-    told = [member_rows.project_row(each, now) for each in found.projects]
-    marks = ["*" if each.name == current else "" for each in found.projects]
-    print_table(
-        ("", *member_rows.PROJECTS), [[mark, *row] for mark, row in zip(marks, told, strict=True)]
-    )
+    current = current_project() or DEFAULT_PROJECT
+    told = [
+        ["*" if each.name == current else "", *member_rows.project_row(each)]
+        for each in found.projects
+    ]
+    print_table(("", *member_rows.PROJECTS), told)
 
 
 @project.command(short_help="Make a project.")

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xmcloud.cli.options import dry_run_option, json_option, pool_option, queue_option
+from xmcloud.cli.complete import complete_variables_of_secrets
+from xmcloud.cli.options import (
+    dry_run_option,
+    json_option,
+    pool_option,
+    project_option,
+    queue_option,
+    scope,
+)
 
 if TYPE_CHECKING:
     from xmcloud.core.models import Job
@@ -34,6 +42,14 @@ def _environment(
     return variables
 
 
+def _secrets(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """`K=NAME`."""
+    for value in values:
+        if not all(value.partition("=")):
+            raise click.BadParameter(f"{value!r} names no secret; write {value}=NAME.", ctx, param)
+    return dict(value.split("=", 1) for value in values)
+
+
 @click.command(
     short_help="Run one command as an experiment.",
     context_settings={"allow_interspersed_args": False},
@@ -48,7 +64,17 @@ def _environment(
     callback=_environment,
     help="A variable for the command; K alone passes on the one from here. Repeatable.",
 )
+@click.option(
+    "--secret",
+    "secrets",
+    metavar="K=NAME",
+    multiple=True,
+    callback=_secrets,
+    shell_complete=complete_variables_of_secrets,
+    help="A variable that holds the project's secret of that name. Repeatable.",
+)
 @pool_option
+@project_option
 @click.option("--detach", is_flag=True, help="Submit it and return; follow with `xmcloud logs -f`.")
 @dry_run_option
 @json_option
@@ -58,7 +84,9 @@ def run(
     title: str | None,
     name: str | None,
     env: dict[str, str],
+    secrets: dict[str, str],
     pool: str,
+    project: str | None,
     detach: bool,
     dry_run: bool,
     as_json: bool,
@@ -78,8 +106,10 @@ def run(
 
     located = (_program(command[0]), *command[1:])
     with parsing():
-        unit = _unit(name or os.path.basename(command[0]), located, env, pool, queue)
-        new = NewExperiment(title=title or _shown(command), creator=user())
+        unit = _unit(name or os.path.basename(command[0]), located, env, secrets, pool, queue)
+        new = NewExperiment(
+            title=title or _shown(command), project=scope(project, False), creator=user()
+        )
     with _client(dry_run) as client:
         if pool == "local" and not on_this_machine(client.url):
             raise click.UsageError(
@@ -129,15 +159,22 @@ def _shown(command: tuple[str, ...]) -> str:
 
 
 def _unit(
-    name: str, command: tuple[str, ...], env: dict[str, str], pool: str, queue: str
+    name: str,
+    command: tuple[str, ...],
+    env: dict[str, str],
+    secrets: dict[str, str],
+    pool: str,
+    queue: str,
 ) -> "NewUnits":
     from xmcloud.core.protocol import NewJob, NewUnit, NewUnits
     from xmcloud.core.specs import Command, JobSpec
 
-    here = {key: os.environ[key] for key in PASSED_ON if key in os.environ}
+    passed_on = (key for key in PASSED_ON if key in os.environ and key not in secrets)
+    here = {key: os.environ[key] for key in passed_on}
     spec = JobSpec(
         executable=Command(command=command, directory=os.getcwd()),
         environment={**here, **env},
+        secrets=secrets,
         pool=pool,
     )
     return NewUnits(units=(NewUnit(jobs=(NewJob(name=name, spec=spec, queue=queue),)),))

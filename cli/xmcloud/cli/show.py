@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xmcloud.cli.options import Reference, id_argument, json_option
+from xmcloud.cli.options import Reference, id_argument, json_option, project_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,13 +19,18 @@ _PAGE = 100
 
 @click.command("list", short_help="List experiments, the newest first.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@project_option
+@click.option("--all-projects", is_flag=True, help="Of all, whatever your login's project is.")
 @json_option
-def list_experiments(limit: int, as_json: bool) -> None:
-    """List experiments, the newest first."""
+def list_experiments(limit: int, project: str | None, all_projects: bool, as_json: bool) -> None:
+    """List experiments, the newest first; of one project, if one is chosen."""
     from xmcloud.cli import rows
     from xmcloud.cli.tables import print_json, print_table
+    from xmcloud.xm_cloud.places import current_project
 
-    listed = _experiments(limit)
+    if project is not None and all_projects:
+        raise click.UsageError("Give --project or --all-projects.")
+    listed = _experiments(limit, None if all_projects else project or current_project() or None)
     if as_json:
         print_json(listed)
         return
@@ -71,7 +76,7 @@ def show(reference: Reference, as_json: bool) -> None:
         _show_experiment(found, jobs, why)
 
 
-def _experiments(limit: int) -> "Experiments":
+def _experiments(limit: int, project: str | None) -> "Experiments":
     from xmcloud.core.protocol import Experiments
     from xmcloud.xm_cloud.client import connect
 
@@ -79,7 +84,7 @@ def _experiments(limit: int) -> "Experiments":
     cursor: str | None = None
     with connect() as client:
         while True:
-            page = client.experiments(min(_PAGE, limit - len(found)), cursor)
+            page = client.experiments(min(_PAGE, limit - len(found)), cursor, project)
             found += page.experiments
             cursor = page.cursor
             if cursor is None or len(found) >= limit:
@@ -153,6 +158,7 @@ def _show_job(job: "Job", causes: "Sequence[Cause]") -> None:
             ("Group", ", ".join(member.name for member in job.group)),
             *rows.remote(job),
             ("Runs", rows.command_line(job)),
+            ("Secrets", ", ".join(f"{name}={each}" for name, each in job.spec.secrets.items())),
             ("Created", rows.instant(job.created_at, now)),
             ("Cloned from", job.cloned_from or ""),
         ]

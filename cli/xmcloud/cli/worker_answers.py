@@ -1,6 +1,5 @@
 """The questions of `xmcloud worker init`, and what is taken without asking."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from xmcloud.cli.failures import parsing
 from xmcloud.cli.worker_checks import check_plane, name_problem, names_in, queue_problem
 from xmcloud.cli.worker_setup import NotUsable
 from xmcloud.core.errors import InvalidInput, XmcloudError
-from xmcloud.worker.settings import WorkerSettings, load_settings
+from xmcloud.worker.settings import WorkerSettings, has_identity, known_url, load_settings
 from xmcloud.xm_cloud.client import Client
 
 _STAND_IN = {"url": "http://localhost", "token": "unknown"}
@@ -49,12 +48,15 @@ def answers(home: Path, given: dict[str, Any], *, ask: bool) -> dict[str, Any]:
 
 def _plane(home: Path, given: dict[str, Any], ask: bool) -> dict[str, Any]:
     """Where the control plane is, and the token for it; asked until both are good."""
-    url = given["url"] or os.environ.get("XMCLOUD_URL") or _started_here(home)
-    token = given["token"] or os.environ.get("XMCLOUD_TOKEN", "") or _token_in(home)
+    url = given["url"] or os.environ.get("XMCLOUD_URL") or known_url(home)
+    told = given["token"] or os.environ.get("XMCLOUD_TOKEN", "")
+    token = told or _token_in(home)
     while ask:
         if not given["url"]:
             read = _checked(_usual(home, _STAND_IN), "url")
             url = click.prompt("Control plane", default=url, value_proc=read, err=True)
+        if not told and has_identity(str(url), home, os.environ):
+            return {"url": url, "token": None}
         if not given["token"]:
             token = _ask_token(token)
         try:
@@ -65,6 +67,8 @@ def _plane(home: Path, given: dict[str, Any], ask: bool) -> dict[str, Any]:
             click.echo(f"Error: {error}", err=True)
         else:
             break
+    if url and not told and has_identity(str(url), home, os.environ):
+        return {"url": url, "token": None}
     missing = [
         *(["No control plane is known: give --url or XMCLOUD_URL."] if not url else []),
         *(["No token is known: give --token-file or XMCLOUD_TOKEN."] if not token else []),
@@ -88,7 +92,7 @@ Refuses = Callable[[Any], str]
 
 def _refusals(settings: WorkerSettings) -> dict[str, Refuses]:
     """What the control plane knows of the answers."""
-    with Client(settings.url, settings.token.get_secret_value()) as client:
+    with Client(settings.url, settings.identity().credentials) as client:
         queues, connected = names_in(client)
     return {
         "queues": lambda wanted: queue_problem(wanted, queues),
@@ -129,13 +133,6 @@ def _parsed(field: str, text: str) -> Any:
 def _usual(home: Path, plane: dict[str, Any]) -> WorkerSettings:
     """As they are by default, the environment's variables included."""
     return load_settings({**plane, "home": home}, os.environ)
-
-
-def _started_here(home: Path) -> str | None:
-    try:
-        return str(json.loads((home / "control.json").read_bytes())["url"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _token_in(home: Path) -> str:

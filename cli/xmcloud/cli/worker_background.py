@@ -22,7 +22,7 @@ def start_worker(settings: WorkerSettings, flags: Sequence[str]) -> ProcessRecor
         # No worker runs, although jobs of an earlier one may, which the record would count.
         (settings.folder / "processes.json").unlink(missing_ok=True)
     processes = Processes(settings.folder)
-    with Client(settings.url, settings.token.get_secret_value()) as client:
+    with Client(settings.url, settings.identity().credentials) as client:
         before = _sessions(client, settings.name)
         argv = [sys.executable, "-P", "-m", "xmcloud.cli", "worker", "start", *flags]
         record = processes.start("worker", argv)

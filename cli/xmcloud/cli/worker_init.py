@@ -133,7 +133,8 @@ def _set_up(
         raise NotUsable(problems)
     token = values.pop("token")
     keep(home, values, token)
-    tell(f"Wrote {home / 'worker.json'} and {home / 'token'}.\n{_next(home)}")
+    wrote = f"{home / 'worker.json'}" + (f" and {home / 'token'}" if token else "")
+    tell(f"Wrote {wrote}.\n{_next(home)}")
     return SetUp(home=home, settings=values, checks=looked, written=True)
 
 

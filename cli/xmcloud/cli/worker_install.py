@@ -53,6 +53,7 @@ def _settings(name: str | None) -> "WorkerSettings":
     import os
 
     from xmcloud.worker.settings import InvalidSettings, load_settings
+    from xmcloud.xm_cloud.credentials.login import LOGIN
 
     folders = {key: os.environ.get(key, "") for key in ("XMCLOUD_HOME", "XMCLOUD_CACHE")}
     first = "Set it up first: xmcloud worker init"
@@ -61,7 +62,8 @@ def _settings(name: str | None) -> "WorkerSettings":
         settings = load_settings({"name": name, "token": "not read"}, folders)
     except InvalidSettings as error:
         raise InvalidSettings(error.detail, first) from None
-    if not (settings.home / "token").exists():
+    login = settings.home / LOGIN
+    if not login.exists() and not (settings.home / "token").exists():
         raise InvalidSettings(f"There is no token in {settings.home}.", first)
     return settings
 

@@ -26,7 +26,7 @@ def run_job(reference: Reference, name: str | None, gpus: str | None) -> None:
     from xmcloud.xm_cloud.problems import error_of
 
     settings = load_settings({"name": name, "gpus": gpus}, os.environ)
-    with Client(settings.url, settings.token.get_secret_value()) as client:
+    with Client(settings.url, settings.identity().credentials) as client:
         job = find_job(client, reference).id
     try:
         code = run_one(settings, job)

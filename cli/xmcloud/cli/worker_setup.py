@@ -79,13 +79,14 @@ def compare(home: Path, there: dict[str, JsonValue], given: dict[str, JsonValue]
         raise SetUpBefore(home / "worker.json", differences)
 
 
-def keep(home: Path, settings: dict[str, JsonValue], token: str) -> None:
-    """Write both files, for their owner alone. Raises OtherToken and NotUsable."""
+def keep(home: Path, settings: dict[str, JsonValue], token: str | None) -> None:
+    """Write the files, for their owner alone. Raises OtherToken and NotUsable."""
     path = home / "token"
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            _write_new(path, f"{token}\n")
+            if token is not None:
+                _write_new(path, f"{token}\n")
         except FileExistsError:
             if path.read_text(encoding="utf-8").strip() != token:
                 raise OtherToken(path) from None

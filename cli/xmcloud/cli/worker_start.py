@@ -54,12 +54,12 @@ def _flags(queues: tuple[str, ...], order: str | None, own: dict[str, Any]) -> l
 
 
 def _in_foreground(settings: "WorkerSettings") -> None:
-    import logging
+    import os
 
+    from xmcloud.core.logs import set_up
     from xmcloud.worker.main import run
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("xmcloud").setLevel(logging.INFO)
+    set_up(os.environ, "xmcloud-worker", "text")
     run(settings)
 
 

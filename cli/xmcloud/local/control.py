@@ -28,8 +28,8 @@ from xmcloud.local.processes import (
 )
 from xmcloud.local.rehearsal import REHEARSAL, STAND_INS, start_rehearsal
 from xmcloud.xm_cloud.client import Client
-from xmcloud.xm_cloud.places import address
 from xmcloud.xm_cloud.places import home as home_of
+from xmcloud.xm_cloud.places import named_elsewhere, started_here
 
 CONTROL_PLANE, WORKER = "control-plane", "worker"
 EMULATORS = ("firestore", "pubsub", "storage")
@@ -69,8 +69,8 @@ class Wanted:
 
 
 def ensure_up(say: Say, environ: Mapping[str, str] = os.environ) -> None:
-    """Start what is missing on this machine, unless XMCLOUD_URL names another control plane."""
-    if environ.get("XMCLOUD_URL"):
+    """Start what is missing on this machine, unless commands go to another control plane."""
+    if named_elsewhere(environ):
         return
     plane = LocalPlane(Home(home_of(environ)), say)
     if not plane.complete():
@@ -231,15 +231,15 @@ class LocalPlane:
     def _start_worker(
         self, slots: int | None, variables: dict[str, str], started: list[str]
     ) -> None:
-        place = address({"XMCLOUD_HOME": str(self.home.path)})
+        place = started_here({"XMCLOUD_HOME": str(self.home.path)})
         own = [f"--name={WORKER_NAME}", "--pool=local", f"--slots={slots or _processors()}"]
-        with Client(place.url, place.token) as client, self._slow("Starting a worker"):
+        with Client(place.url, place.credentials) as client, self._slow("Starting a worker"):
             before = _sessions(client)
             started.append(WORKER)
             record = self.processes.start(
                 WORKER,
                 [*_python("xmcloud.cli"), "worker", "start", *own],
-                variables,
+                {**variables, "XMCLOUD_URL": place.url},
                 takes_over=True,
             )
             wait_until_ready(record, lambda: bool(_sessions(client) - before), _READY_SECONDS)

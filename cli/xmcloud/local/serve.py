@@ -13,10 +13,13 @@ import uvloop
 from functions_framework.aio import create_asgi_app_from_module
 from starlette.applications import Starlette
 
+from xmcloud.core.control.migrating import require_known_schema
 from xmcloud.core.errors import XmcloudError
+from xmcloud.core.logs import set_up
 from xmcloud.functions import entrypoints
 from xmcloud.functions.dispatcher import run_dispatcher
 from xmcloud.functions.sweeper import run_sweeper
+from xmcloud.functions.wiring import SERVICE
 from xmcloud.local.home import Control, Home, Profile
 from xmcloud.local.processes import LOOPBACK, PortTaken
 
@@ -46,9 +49,13 @@ class _Server(uvicorn.Server):
 
 
 async def serve(home: Home, port: int) -> None:
-    """Serve until a signal asks to end. Raises PortTaken and what opening the store raises."""
+    """Serve until a signal asks to end.
+
+    Raises PortTaken, NewerSchema and what opening the store raises.
+    """
     listener = _bound(port)
     service = entrypoints.service()
+    await require_known_schema(service.plane)
     config = uvicorn.Config(
         _application(),
         access_log=False,
@@ -100,6 +107,7 @@ def main() -> None:
     os.chdir(home.path)
     os.umask(0o077)
     try:
+        set_up(os.environ, SERVICE)
         sys.setswitchinterval(_SWITCH_SECONDS)
         uvloop.run(serve(home, options.port))
     except XmcloudError as error:

@@ -13,7 +13,7 @@ from xmcloud.core.protocol import QueueStatus
 from xmcloud.local.control import CONTROL_PLANE, WORKER, LocalPlane
 from xmcloud.local.processes import ProcessRecord, alive, members
 from xmcloud.xm_cloud.client import Client
-from xmcloud.xm_cloud.places import address
+from xmcloud.xm_cloud.places import address, named_elsewhere
 
 
 class Part(Model):
@@ -44,13 +44,13 @@ def look(plane: LocalPlane) -> Status:
     control = plane.home.control()
     urls = _urls(plane)
     parts = [_part(record, urls.get(record.name)) for record in plane.processes.records()]
-    url = os.environ.get("XMCLOUD_URL") or (control.url if control else None)
+    url = named_elsewhere() or (control.url if control else None)
     found = Status(home=plane.home.path, url=url, version=None, parts=parts)
     if url is None:
         return found
     try:
         place = address({**os.environ, "XMCLOUD_HOME": str(plane.home.path)})
-        with Client(place.url, place.token) as client:
+        with Client(place.url, place.credentials) as client:
             health = client.health()
             return found.evolve(version=health.version, queues=client.queues())
     except XmcloudError as error:

@@ -11,6 +11,7 @@ from typing import Self
 from pydantic import JsonValue
 
 from xmcloud.core.errors import StaleFence, XmcloudError
+from xmcloud.core.identity import DEFAULT_PROJECT
 from xmcloud.core.models import Job
 from xmcloud.core.names import random_id
 from xmcloud.core.protocol import (
@@ -42,6 +43,7 @@ from xmcloud.runs.printed import Printed
 from xmcloud.runs.session import RunClient
 from xmcloud.runs.story import Ended, Story
 from xmcloud.xm_cloud.identity import user
+from xmcloud.xm_cloud.places import current_project
 
 QUEUE = "default"
 _NOTES_LIMIT = 20_000
@@ -151,6 +153,7 @@ def new_experiment(client: RunClient, facts: Facts) -> str:
     about = f"Python {facts.python}: {shlex.join(facts.original)}"
     new = NewExperiment(
         title=facts.title or name_of(facts),
+        project=current_project() or DEFAULT_PROJECT,
         creator=user(),
         tags=(facts.project,) if facts.project else (),
         notes=_printable([about]),

@@ -246,7 +246,7 @@ def main() -> None:
     sys.excepthook = failed
     try:
         place = address()
-        with RunClient(place.url, place.token) as client:
+        with RunClient(place.url, place.credentials) as client:
             report(script, client)
     except LeaseLost:
         script.say("the control plane has given this run up: it did not hear of it for too long")

@@ -2,7 +2,7 @@
 
 from xmcloud.xm.arguments import SequentialArgs, ShellSafeArg, UserArgs, merge_args
 from xmcloud.xm.async_main import run_in_asyncio_loop
-from xmcloud.xm.environment import UserEnv, parse_env_vars
+from xmcloud.xm.environment import Secret, UserEnv, parse_env_vars
 from xmcloud.xm.executables import (
     BazelBinary,
     BazelContainer,
@@ -139,6 +139,7 @@ __all__ = [
     "ResourceDict",
     "ResourceQuantity",
     "ResourceType",
+    "Secret",
     "SequentialArgs",
     "ServiceTier",
     "ShellSafeArg",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from xmcloud.xm.arguments import SequentialArgs
+from xmcloud.xm.environment import Secret
 from xmcloud.xm.launch_folder import resolve_path_relative_to_launcher
 from xmcloud.xm.shell_commands import with_arguments
 
@@ -27,7 +28,7 @@ class Executable:
 
     name: str
     args: SequentialArgs = field(default_factory=SequentialArgs, kw_only=True)
-    env_vars: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    env_vars: Mapping[str, str | Secret] = field(default_factory=dict, kw_only=True)
 
 
 class BinaryDependency:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeGuard, Union
 
 from xmcloud.xm.arguments import SequentialArgs, UserArgs, merge_args
-from xmcloud.xm.environment import UserEnv, parse_env_vars
+from xmcloud.xm.environment import EnvVars, UserEnv, parse_env_vars
 from xmcloud.xm.executables import Executable
 from xmcloud.xm.executors import Executor
 
@@ -21,7 +21,7 @@ class Job:
     executor: Executor
     name: str
     args: SequentialArgs
-    env_vars: dict[str, str]
+    env_vars: EnvVars
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from copy import copy
 from typing import Any
 
 from xmcloud.xm.arguments import SequentialArgs, merge_args
-from xmcloud.xm.environment import parse_env_vars
+from xmcloud.xm.environment import EnvVars, parse_env_vars
 from xmcloud.xm.jobs import Job, JobGroup
 
 _OVERRIDES = ("args", "env_vars")
@@ -81,6 +81,6 @@ def effective_args(job: Job) -> SequentialArgs:
     return merge_args(job.executable.args, job.args)
 
 
-def effective_env_vars(job: Job) -> dict[str, str]:
+def effective_env_vars(job: Job) -> EnvVars:
     """The job's environment over its packageable's; Python's output is unbuffered by default."""
     return {"PYTHONUNBUFFERED": "1", **job.executable.env_vars, **job.env_vars}

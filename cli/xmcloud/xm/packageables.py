@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xmcloud.xm.arguments import SequentialArgs, UserArgs, merge_args
-from xmcloud.xm.environment import UserEnv, parse_env_vars
+from xmcloud.xm.environment import Secret, UserEnv, parse_env_vars
 from xmcloud.xm.executables import (
     BazelBinary,
     BazelContainer,
@@ -30,7 +30,7 @@ class Packageable:
     executable_spec: ExecutableSpec
     executor_spec: ExecutorSpec
     args: SequentialArgs
-    env_vars: Mapping[str, str]
+    env_vars: Mapping[str, str | Secret]
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 from urllib.parse import quote
 
@@ -12,7 +13,8 @@ from pydantic import ValidationError
 from xmcloud.core.base import Model
 from xmcloud.core.blobs import BlobParts, CompleteBlob, StoredBlob
 from xmcloud.core.builds import Build
-from xmcloud.core.errors import Unauthorized, Unavailable, XmcloudError
+from xmcloud.core.errors import RateLimited, Unavailable
+from xmcloud.core.identity import DEFAULT_PROJECT
 from xmcloud.core.models import Experiment, Job, QueueState, Session, Statistics
 from xmcloud.core.protocol import (
     Act,
@@ -35,7 +37,6 @@ from xmcloud.core.protocol import (
     NewUnits,
     Pending,
     PendingExperiment,
-    Problem,
     Queues,
     QueueStatus,
     Sessions,
@@ -43,9 +44,12 @@ from xmcloud.core.protocol import (
     Targets,
     WorkerStatus,
 )
+from xmcloud.core.trace import Trace
+from xmcloud.xm_cloud import tracing
+from xmcloud.xm_cloud.credentials.credentials import Credentials, given
 from xmcloud.xm_cloud.places import address
-from xmcloud.xm_cloud.problems import error_of
-from xmcloud.xm_cloud.transport import Body, http_client
+from xmcloud.xm_cloud.problems import BUSY, refusal, unavailable
+from xmcloud.xm_cloud.transport import Body, Query, asked_pause, exchange, http_client
 
 if TYPE_CHECKING:
     import httpx
@@ -53,15 +57,10 @@ if TYPE_CHECKING:
     from xmcloud.xm_cloud.archives.uploads import Sent
 
 M = TypeVar("M", bound=Model)
-Method = Literal["GET", "HEAD", "PUT", "POST", "PATCH"]
-Query = Mapping[str, str | int | float | None]
+Method = Literal["GET", "HEAD", "PUT", "POST", "PATCH", "DELETE"]
 
 ATTEMPTS = 5
 FIRST_DELAY = 0.05
-ANSWER_SECONDS = 60.0
-"""How long an answer may take, beyond the wait that was asked for."""
-
-BUSY = frozenset({502, 503})
 
 
 COMPLETE_SECONDS = 540.0
@@ -74,7 +73,8 @@ DOWNLOAD_BYTES = 8 * 1024 * 1024
 class Client:
     """Speaks to one control plane; may be used by several threads at once.
 
-    Requests that are safe to repeat are repeated a few times over about a second. Every method
+    Requests that are safe to repeat are repeated a few times over about a second, and those that
+    came too fast for the control plane when it says. Every method
     raises the class of `xmcloud.core.errors` that the answer names, and `Unavailable` when there
     is no answer.
     """
@@ -83,11 +83,16 @@ class Client:
     """Whether it only writes down what it is asked for: then nothing is built, and nothing runs."""
 
     def __init__(
-        self, url: str, token: str, *, sleep: Callable[[float], None] = time.sleep
+        self,
+        url: str,
+        token: str | Credentials,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.url = url.rstrip("/")
-        self._http = http_client(self.url, token)
+        self._http = http_client(self.url, given(token))
         self._sleep = sleep
+        self._trace = tracing.origin()
 
     def __enter__(self) -> Self:
         return self
@@ -99,16 +104,28 @@ class Client:
         """Ends the connections, also those of requests under way in other threads."""
         self._http.close()
 
+    def below(self, trace: Trace) -> Self:
+        """The same client, whose requests belong to that trace."""
+        other = copy(self)
+        other._trace = trace
+        return other
+
     def health(self) -> Health:
         return self._get(Health, "/v1/health")
 
     def create_experiment(self, new: NewExperiment, key: str | None = None) -> Experiment:
         """The same key with the same request gives the same experiment."""
-        return self._create(Experiment, "/v1/experiments", new, key)
+        # A control plane of an earlier version knows no projects.
+        left_out = {"project"} if new.project == DEFAULT_PROJECT else None
+        body = new.model_dump_json(exclude=left_out).encode()
+        return self._create(Experiment, "/v1/experiments", body, key)
 
-    def experiments(self, limit: int = 50, cursor: str | None = None) -> Experiments:
+    def experiments(
+        self, limit: int = 50, cursor: str | None = None, project: str | None = None
+    ) -> Experiments:
         """A page, the newest first."""
-        return self._get(Experiments, "/v1/experiments", {"limit": limit, "cursor": cursor})
+        query = {"limit": limit, "cursor": cursor, "project": project}
+        return self._get(Experiments, "/v1/experiments", query)
 
     def experiment(self, id: str) -> ExperimentStatus:
         """By its id or the beginning of it."""
@@ -343,12 +360,12 @@ class Client:
         body = edit.model_dump_json(include=edit.model_fields_set).encode()
         return self._answer(model, "PATCH", path, body=body)
 
-    def _create(self, model: type[M], path: str, body: Model, key: str | None) -> M:
+    def _create(self, model: type[M], path: str, body: Model | bytes, key: str | None) -> M:
         return self._answer(
             model,
             "POST",
             path,
-            body=body.model_dump_json().encode(),
+            body=body if isinstance(body, bytes) else body.model_dump_json().encode(),
             headers={"Idempotency-Key": key or uuid.uuid4().hex},
         )
 
@@ -382,17 +399,12 @@ class Client:
         import httpx
 
         headers = {"Content-Type": "application/json", **(headers or {})}
-        repeatable = method in ("GET", "HEAD", "PUT") or "Idempotency-Key" in headers
+        repeatable = method in ("GET", "HEAD", "PUT", "DELETE") or "Idempotency-Key" in headers
         for attempt in range(ATTEMPTS):
             last = attempt == ATTEMPTS - 1
             try:
-                response = self._http.request(
-                    method,
-                    path,
-                    params={k: v for k, v in (query or {}).items() if v is not None},
-                    content=body,
-                    headers=headers,
-                    timeout=httpx.Timeout(ANSWER_SECONDS, connect=10, read=ANSWER_SECONDS + wait),
+                response = exchange(
+                    self._http, self._trace, method, path, query or {}, body, headers, wait
                 )
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 if last:
@@ -401,32 +413,20 @@ class Client:
                 if last or not repeatable:
                     raise self._unavailable(f"broke off ({type(error).__name__})") from None
             else:
+                if response.status_code == RateLimited.status and not last:
+                    self._sleep(asked_pause(response))
+                    continue
                 if last or not repeatable or response.status_code not in BUSY:
                     return response
             self._sleep(FIRST_DELAY * 2**attempt * random.uniform(0.5, 1.5))  # noqa: S311
         raise AssertionError("unreachable")
 
     def _unavailable(self, what: str) -> Unavailable:
-        return Unavailable(
-            f"The control plane at {self.url} {what}.",
-            "Start it with `xmcloud up`, or set XMCLOUD_URL to the right address.",
-        )
+        return unavailable(self.url, what)
 
     def _raise_problem(self, response: "httpx.Response") -> None:
-        if response.status_code < 400:
-            return
-        try:
-            error = error_of(Problem.received(response.content))
-        except ValidationError:
-            error = self._without_problem(response.status_code)
-        raise error
-
-    def _without_problem(self, status: int) -> XmcloudError:
-        if status == 401:
-            return Unauthorized(f"The control plane at {self.url} did not accept the token.")
-        if status in BUSY or status == 504:
-            return self._unavailable(f"is not ready (HTTP {status})")
-        return self._unavailable(f"answered HTTP {status}, not as xmcloud does")
+        if response.status_code >= 400:
+            raise refusal(self.url, response.status_code, response.content)
 
 
 def _part(name: str) -> str:
@@ -440,4 +440,4 @@ def connect() -> Client:
     Raises `Unavailable` or `Unauthorized` when there is none, or no safe token for it.
     """
     place = address()
-    return Client(place.url, place.token)
+    return Client(place.url, place.credentials)

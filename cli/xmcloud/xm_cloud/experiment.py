@@ -11,8 +11,11 @@ from pydantic import ValidationError
 from xmcloud import xm
 from xmcloud.core import models
 from xmcloud.core.errors import KeyReused, NotFound
+from xmcloud.core.identity import DEFAULT_PROJECT
 from xmcloud.core.names import job_id
 from xmcloud.core.protocol import NewExperiment, NewUnits
+from xmcloud.core.trace import Span
+from xmcloud.xm_cloud import tracing
 from xmcloud.xm_cloud.awaiting import Pending, in_thread, loop_runs_here
 from xmcloud.xm_cloud.client import Client
 from xmcloud.xm_cloud.generators import run_generator
@@ -21,6 +24,7 @@ from xmcloud.xm_cloud.identity import user
 from xmcloud.xm_cloud.leaving import wait_for_units
 from xmcloud.xm_cloud.metadata import Annotations
 from xmcloud.xm_cloud.packaging import package as packaging
+from xmcloud.xm_cloud.places import current_project
 from xmcloud.xm_cloud.requests import first_fault, jobs_of
 from xmcloud.xm_cloud.sender import Sender
 from xmcloud.xm_cloud.shared import shared_client
@@ -31,8 +35,12 @@ from xmcloud.xm_cloud.watcher import Watcher
 class Experiment(xm.Experiment):
     """An experiment that the control plane has; units are sent as they are added."""
 
-    def __init__(self, client: Client, experiment: models.Experiment) -> None:
+    def __init__(
+        self, client: Client, experiment: models.Experiment, span: Span | None = None
+    ) -> None:
+        """`span` ends when the experiment is left."""
         self.client = client
+        self._span = span
         self._experiment = experiment
         self._annotations = Annotations(client, experiment)
         id = experiment.id
@@ -178,6 +186,13 @@ class Experiment(xm.Experiment):
 
         Raises for the first job that could not be added or built or, on this machine, failed.
         """
+        try:
+            self._leave(failed)
+        finally:
+            if self._span is not None:
+                self._span.end()
+
+    def _leave(self, failed: bool) -> None:
         if failed:
             self.sender.flush()
             return
@@ -263,22 +278,36 @@ def _say_it_goes_on(experiment: Experiment) -> None:
 
 
 def create_experiment(
-    experiment_title: str, *, creator: str = "", tags: Sequence[str] = (), notes: str = ""
+    experiment_title: str,
+    *,
+    creator: str = "",
+    tags: Sequence[str] = (),
+    notes: str = "",
+    project: str = "",
 ) -> ExperimentContext:
     """An experiment to enter; the creator is whoever is signed in on this machine by default.
 
-    Raises `InvalidInput` for a title or tag that is none.
+    It belongs to the project of XMCLOUD_PROJECT by default, else to that of `xmcloud login`, else
+    to `default`. Raises `InvalidInput` for a title, tag or project that is none.
     """
     try:
         new = NewExperiment(
-            title=experiment_title, creator=creator or user(), tags=tuple(tags), notes=notes
+            title=experiment_title,
+            project=project or current_project() or DEFAULT_PROJECT,
+            creator=creator or user(),
+            tags=tuple(tags),
+            notes=notes,
         )
     except ValidationError as error:
         raise first_fault(error) from None
 
     def make() -> Experiment:
         client = shared_client()
-        return Experiment(client, client.create_experiment(new))
+        if client.dry:
+            return Experiment(client, client.create_experiment(new))
+        span = tracing.begin("launch")
+        client = client.below(span.trace)
+        return Experiment(client, client.create_experiment(new), span)
 
     return ExperimentContext(make)
 

@@ -143,10 +143,12 @@ def _new_jobs(job: xm.Job, executor: PlacedExecutor, queue: str) -> Iterator[New
 
 
 def _spec(job: xm.Job, executor: PlacedExecutor) -> specs.JobSpec:
+    variables = xm.effective_env_vars(job)
     return specs.JobSpec(
         executable=_executable(job, executor),
         arguments=to_protocol(xm.effective_args(job)),
-        environment=xm.effective_env_vars(job),
+        environment={k: v for k, v in variables.items() if not isinstance(v, xm.Secret)},
+        secrets={k: v.name for k, v in variables.items() if isinstance(v, xm.Secret)},
         resources=executor.resources(),
         topology=executor.topology,
         pool=executor.pool,

@@ -20,7 +20,7 @@ def shared_client() -> Client:
     place = address()
     with _lock:
         if place not in _clients:
-            _clients[place] = Client(place.url, place.token)
+            _clients[place] = Client(place.url, place.credentials)
         return _clients[place]
 
 

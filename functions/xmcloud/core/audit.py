@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from pydantic import Field, JsonValue
@@ -15,12 +16,15 @@ ENTRY_BYTES = 64 * 1024
 VALUE_BYTES = 1000
 """Of one value; a longer one is told by its digest."""
 
+UNTOLD = frozenset({"updated_at"})
+"""Fields of which the entry itself says as much."""
+
 HIDDEN = frozenset({"digest"})
 """Fields that are told by nothing but their change."""
 
 
 class Change(Model):
-    """One document: the fields that differ, as they were and as they are."""
+    """One document: the fields that differ, and `field.field` of objects, before and after."""
 
     document: str = Field(description="COLLECTION/ID")
     before: dict[str, JsonValue] | None = Field(description="Null: it was not there.")
@@ -51,15 +55,33 @@ class Audit(Model):
 def change(
     document: str, before: dict[str, JsonValue] | None, after: dict[str, JsonValue]
 ) -> Change:
-    """What differs; of a new document, all that is not empty."""
-    old = before or {}
-    fields = [name for name, value in after.items() if value != old.get(name)]
-    told = [name for name in fields if before is not None or after[name] not in (None, [], {}, "")]
+    """What differs, to the field of a field; of a new document, all that is not empty."""
+    if before is None:
+        told = {name: value for name, value in after.items() if value not in (None, [], {}, "")}
+        return Change(document=document, before=None, after=_shortened(told))
+    differing = list(_differing("", before, after))
     return Change(
         document=document,
-        before=None if before is None else {name: _short(name, old.get(name)) for name in told},
-        after={name: _short(name, after[name]) for name in told},
+        before=_shortened({name: old for name, old, _ in differing}),
+        after=_shortened({name: new for name, _, new in differing}),
     )
+
+
+def _differing(
+    prefix: str, before: dict[str, JsonValue], after: dict[str, JsonValue]
+) -> Iterator[tuple[str, JsonValue, JsonValue]]:
+    for name in {**after, **before}:
+        old, new = before.get(name), after.get(name)
+        if name in UNTOLD:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _differing(f"{prefix}{name}.", old, new)
+        elif old != new:
+            yield f"{prefix}{name}", old, new
+
+
+def _shortened(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: _short(name, value) for name, value in fields.items()}
 
 
 def _short(name: str, value: JsonValue) -> JsonValue:

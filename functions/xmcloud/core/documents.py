@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from xmcloud.core.audit import AuditEntry
 from xmcloud.core.base import Model, sortable
 from xmcloud.core.builds import Build
 from xmcloud.core.errors import NotFound, TooLarge
+from xmcloud.core.identity import ApiToken, Member, Project
 from xmcloud.core.models import (
     Experiment,
     Job,
@@ -21,6 +23,9 @@ from xmcloud.core.models import (
     TargetState,
 )
 from xmcloud.core.ports import Document, JsonObject, Query, Store, Version, Write
+from xmcloud.core.quotas import Turnstile
+from xmcloud.core.secrets import Secret
+from xmcloud.core.usage import Usage, gpus_of
 
 BODY_LIMIT = 512 * 1024
 """Bytes of one document's text; Firestore's own limit is 1 MiB a document."""
@@ -86,6 +91,8 @@ def _job_fields(job: Job) -> JsonObject:
     fields: JsonObject = {
         "id": job.id,
         "experiment_id": job.experiment_id,
+        "project": job.project,
+        "creator": job.creator,
         "unit": job.unit,
         "state": job.state.value,
         "queue": job.queue,
@@ -98,6 +105,7 @@ def _job_fields(job: Job) -> JsonObject:
         "auxiliary": job.auxiliary is not None,
         "helps": job.auxiliary is not None and not job.state.terminal,
         "remote": job.attempt.remote.name if job.attempt and job.attempt.remote else "",
+        "holds_gpus": job.attempt is not None and gpus_of(job.spec) > 0,
     }
     if job.waiting is not None:
         fields["permit_due_at"] = sortable(job.waiting.permit_due_at)
@@ -120,7 +128,11 @@ EXPERIMENTS = Collection(
     "experiments",
     Experiment,
     lambda experiment: experiment.id,
-    lambda experiment: {"id": experiment.id, "created_at": sortable(experiment.created_at)},
+    lambda experiment: {
+        "id": experiment.id,
+        "project": experiment.project,
+        "created_at": sortable(experiment.created_at),
+    },
 )
 QUEUES = Collection(
     "queues",
@@ -142,3 +154,44 @@ BUILDS = Collection(
         "created_at": sortable(build.created_at),
     },
 )
+PROJECTS = Collection(
+    "projects", Project, lambda project: project.name, lambda project: {"name": project.name}
+)
+MEMBERS = Collection(
+    "members", Member, lambda member: member.name, lambda member: {"name": member.name}
+)
+TOKENS = Collection(
+    "tokens",
+    ApiToken,
+    lambda token: token.id,
+    lambda token: {"project": token.project, "created_at": sortable(token.created_at)},
+)
+SECRETS = Collection(
+    "secrets",
+    Secret,
+    lambda secret: secret.key,
+    lambda secret: {"project": secret.project, "removed": secret.removed},
+)
+AUDIT = Collection(
+    "audit",
+    AuditEntry,
+    lambda entry: entry.id,
+    lambda entry: {
+        "at": sortable(entry.at),
+        "who": entry.who,
+        "project": entry.project,
+        "subject": entry.subject,
+    },
+)
+USAGE = Collection(
+    "usage",
+    Usage,
+    lambda usage: usage.id,
+    lambda usage: {
+        "project": usage.project,
+        "person": usage.person,
+        "month": usage.month,
+        "gpu_seconds": usage.gpu_seconds,
+    },
+)
+TURNSTILES = Collection("turnstiles", Turnstile, lambda stile: stile.project, lambda stile: {})

@@ -55,6 +55,12 @@ class AlreadyExists(XmcloudError):
         super().__init__(f"There is already a {kind} {id!r}.", "Choose another name.")
 
 
+class NotEmpty(XmcloudError):
+    """An import goes only into a control plane that has no experiments yet."""
+
+    slug, title, status = "not-empty", "Not empty", 409
+
+
 class IllegalTransition(XmcloudError):
     """The state of the job does not allow the action."""
 
@@ -116,6 +122,36 @@ class Unauthorized(XmcloudError):
     """The request carries no valid token."""
 
     slug, title, status = "unauthorized", "Not signed in", 401
+
+
+class Forbidden(XmcloudError):
+    """Whoever asks is known, but may not do that."""
+
+    slug, title, status = "forbidden", "Not allowed", 403
+
+    def __init__(self, who: str, permission: str, project: str) -> None:
+        scopes = {"*": "everywhere", "": "anywhere"}
+        where = scopes.get(project, f"in project {project}")
+        super().__init__(
+            f"{who} may not {permission} {where}.",
+            "Ask an admin for the role: xmcloud member set; yours: xmcloud whoami.",
+        )
+
+
+class RateLimited(XmcloudError):
+    """Too many requests came from one caller."""
+
+    slug, title, status = "rate-limited", "Too many requests", 429
+
+    def __init__(self, who: str, seconds: float) -> None:
+        super().__init__(f"Too many requests of {who}.", f"Go on in {seconds:.0f} s.")
+        self.seconds = seconds
+
+
+class OverQuota(XmcloudError):
+    """The quota of a project or a person does not allow it."""
+
+    slug, title, status = "over-quota", "Over quota", 409
 
 
 class TooLarge(XmcloudError):

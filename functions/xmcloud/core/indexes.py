@@ -7,7 +7,7 @@ one field needs a composite index; a range is on the field that orders first.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -60,6 +60,11 @@ def _shape_is_served(query: Query) -> bool:
     if len(fields) <= 1 or not query.order:
         return True
     return any(index.serves(query) for index in declared())
+
+
+def in_order_of(query: Query, field: str) -> Query:
+    """The query whose index holds that field of all that matches."""
+    return replace(query, order=((field, "asc"),))
 
 
 def require_index(query: Query) -> None:

@@ -80,7 +80,14 @@ def waiting_from(spec: JobSpec, before: JobState, now: datetime, overflowed: boo
 
 
 def enqueued(
-    job: Job, queue: str, position: int, by: str, now: datetime, *, overflowed: bool = False
+    job: Job,
+    queue: str,
+    position: int,
+    by: str,
+    now: datetime,
+    *,
+    overflowed: bool = False,
+    trace: str = "",
 ) -> Job:
     """A draft, stopped or failed job waits at `position` of `queue`, its results cleared.
 
@@ -100,6 +107,7 @@ def enqueued(
         losses=0,
         results={},
         updated_at=now,
+        trace=trace,
     )
 
 

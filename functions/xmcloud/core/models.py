@@ -13,7 +13,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from xmcloud.core.base import Json, Model, Time
-from xmcloud.core.names import Digest, Id, Slug, Text, Title
+from xmcloud.core.identity import DEFAULT_PROJECT
+from xmcloud.core.names import Digest, Id, Slug, Text, Title, TraceParent
 from xmcloud.core.specs import JobSpec, Resources, pending_build
 
 GROUP_LIMIT = 100
@@ -213,6 +214,8 @@ class Job(Model):
 
     id: Id
     experiment_id: Id
+    project: Slug = DEFAULT_PROJECT
+    creator: Title = Field("unknown", description="Whose experiment it is of.")
     unit: Annotated[int, Field(ge=1)]
     name: Title
     group: Annotated[tuple[Member, ...], Field(max_length=GROUP_LIMIT)] = Field(
@@ -236,6 +239,7 @@ class Job(Model):
     created_at: Time
     updated_at: Time
     batch: Digest = Field(description="Digest of the request that made it.")
+    trace: TraceParent = Field("", description="Of the request that put it into its queue.")
 
     @model_validator(mode="after")
     def _state_and_fields_agree(self) -> Self:
@@ -301,6 +305,7 @@ class Experiment(Model):
     """What was launched together: a title and the numbered units whose jobs name it."""
 
     id: Id
+    project: Slug = DEFAULT_PROJECT
     title: Title
     creator: Title
     tags: tuple[Title, ...] = ()
@@ -333,6 +338,7 @@ class Session(Model):
 
     id: Id
     worker: Slug
+    principal: Title = Field("owner", description="Who opened it, and so is its worker.")
     pool: Slug
     queues: tuple[Slug, ...]
     slots: Annotated[int, Field(ge=1, le=1000)]
@@ -359,6 +365,10 @@ class Session(Model):
     def takes_nothing(self) -> str:
         """Why it takes no jobs now; '' when it does."""
         return "it was drained" if self.wanted is not Wanted.RUN else self.closed
+
+    def understands(self, spec: JobSpec) -> bool:
+        """Workers of 0.1 would start a job without its secrets."""
+        return not (spec.secrets and self.version.startswith("0.1."))
 
     def valid_at(self, now: datetime) -> bool:
         """The lease holds until `expires_at`, and no longer at that very instant."""

@@ -42,6 +42,11 @@ Id = Annotated[str, StringConstraints(pattern=r"^[a-z2-7]{16}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 """The SHA-256 of a blob, in hexadecimal."""
 
+TraceParent = Annotated[
+    str, StringConstraints(pattern=r"^(?:[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})?$")
+]
+"""Of W3C trace context, as the header `traceparent` carries it; '' where there is none."""
+
 EnvName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_]\w*$")]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(_printable)]
 """An idempotency key, chosen by the client."""

@@ -27,7 +27,7 @@ def causes(job: Job, facts: Facts) -> list[Cause]:
     not_whole = _not_whole(job, facts)
     if not_whole and where and where.code in (CauseCode.WORKERS_BUSY, CauseCode.TARGET_FULL):
         where = None  # it may be its own group that takes the room
-    found = [_paused(job, facts), not_whole, _not_before(facts, where), where]
+    found = [_paused(job, facts), _over_quota(facts), not_whole, _not_before(facts, where), where]
     known = [each for each in found if each is not None] or [_soon(job, facts)]
     overflow = _overflow(job, facts)
     return [*known, overflow] if overflow else known
@@ -51,6 +51,16 @@ def _paused(job: Job, facts: Facts) -> Cause | None:
         message=f"queue {job.queue} is paused",
         remedy=f"Resume it: xmcloud queue resume {job.queue}",
     )
+
+
+def _over_quota(facts: Facts) -> Cause | None:
+    excess = facts.excess
+    if excess is None:
+        return None
+    message = str(excess)
+    if excess.kind == "running" and excess.more > 1:
+        message += f", and its group needs {excess.more} at once"
+    return Cause(code=CauseCode.OVER_QUOTA, message=message, remedy=excess.remedy)
 
 
 def _not_whole(job: Job, facts: Facts) -> Cause | None:

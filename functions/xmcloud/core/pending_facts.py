@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from xmcloud.core.builds import Build
 from xmcloud.core.models import DEFAULT_QUEUES, Block, Gathering, Job, JobState, Session, Vain
 from xmcloud.core.protocol import QueuePlace
+from xmcloud.core.quotas import Excess
 
 BYTES = ("memory", "disk")
 
@@ -61,6 +62,7 @@ class Facts:
     reference: str
     build: Build | None = None
     paused: bool = False
+    excess: Excess | None = None
     place: QueuePlace | None = None
     for_target: bool = False
     target: TargetFacts | None = None

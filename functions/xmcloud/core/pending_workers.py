@@ -19,6 +19,7 @@ from xmcloud.core.pending_facts import (
     start_worker,
 )
 from xmcloud.core.protocol import Cause, CauseCode
+from xmcloud.core.version import VERSION
 
 
 def at_workers(job: Job, facts: Facts) -> Cause | None:
@@ -32,6 +33,11 @@ def at_workers(job: Job, facts: Facts) -> Cause | None:
         message = f"no worker {pool} serves queue {job.queue}"
         remedy = f"Start one that does: {start_worker(job, job.queue)}"
         return Cause(code=CauseCode.QUEUE_NOT_SERVED, message=message, remedy=remedy)
+    serving = [w for w in serving if all(w.session.understands(j.spec) for j in left_of(facts))]
+    if not serving:
+        message = f"it has secrets, and the workers {pool} are too old to be told them"
+        remedy = f"Update them: pip install xmcloud=={VERSION}"
+        return Cause(code=CauseCode.NO_WORKER, message=message, remedy=remedy)
     for each in left_of(facts):
         if not any(fits(each, worker.session.resources) for worker in serving):
             return _too_large(job, each, serving, pool)

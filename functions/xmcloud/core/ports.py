@@ -111,6 +111,13 @@ class Store(Protocol):
     async def count(self, query: Query) -> int:
         """How many documents match, `limit` and `after` ignored."""
 
+    async def total(self, query: Query, field: str) -> float:
+        """The sum of a field of those that match, `limit` and `after` ignored; 0 of none.
+
+        What is no number there is left out. Raises `UndeclaredIndex` if no declared index serves
+        the query in order of that field: sums are read from an index, too.
+        """
+
     async def commit(self, writes: Sequence[Write]) -> list[Version]:
         """All the writes or none. Raises `PreconditionFailed` when one does not hold.
 
@@ -222,8 +229,13 @@ class Blobs(Protocol):
         `StorageFull`.
         """
 
-    async def list(self, prefix: str) -> list[tuple[str, int]]:
-        """Keys that begin with `prefix` and their sizes in bytes, in order of key."""
+    async def list(
+        self, prefix: str, after: str = "", limit: int | None = None
+    ) -> list[tuple[str, int]]:
+        """Keys that begin with `prefix` and their sizes in bytes, in order of key.
+
+        Those that follow `after`, the first `limit` of them.
+        """
 
     async def delete(self, prefix: str) -> None:
         """Removes every blob whose key begins with `prefix`; idempotent."""

@@ -11,6 +11,7 @@ from pydantic import Base64Bytes, Field, model_validator
 from xmcloud.core.base import Json, Model, Time
 from xmcloud.core.builds import Build, BuildSpec
 from xmcloud.core.errors import InvalidInput, XmcloudError
+from xmcloud.core.identity import DEFAULT_PROJECT
 from xmcloud.core.models import (
     GROUP_LIMIT,
     Auxiliary,
@@ -65,7 +66,8 @@ class NewExperiment(Model):
     """What an experiment is called, and whose it is."""
 
     title: Title
-    creator: Title = "unknown"
+    project: Slug = DEFAULT_PROJECT
+    creator: Title = Field("unknown", description="Believed of the owner; else who asks.")
     tags: Annotated[tuple[Title, ...], Field(max_length=50)] = ()
     notes: Annotated[str, Field(max_length=20_000)] = ""
 
@@ -180,7 +182,12 @@ class CloneExperiment(Model):
     """
 
     title: Title | None = None
-    creator: Title = "unknown"
+    project: Slug | None = Field(
+        None,
+        exclude_if=lambda given: given is None,
+        description="Of the copy; null: that of the original.",
+    )
+    creator: Title = Field("unknown", description="Believed of the owner; else who asks.")
     arguments: dict[str, Json] = Field(
         {}, description="Flags whose value replaces that of the original.", examples=[{"lr": 0.01}]
     )
@@ -304,6 +311,7 @@ class CauseCode(StrEnum):
     DRAFT = "draft"
     BUILDING = "building"
     QUEUE_PAUSED = "queue_paused"
+    OVER_QUOTA = "over_quota"
     GROUP_NOT_WHOLE = "group_not_whole"
     NOT_BEFORE = "not_before"
     NO_TARGET = "no_target"

@@ -16,6 +16,11 @@ def experiments() -> Query:
     return Query("experiments", order=(("created_at", "desc"),))
 
 
+def experiments_in(project: str) -> Query:
+    """The newest first."""
+    return Query("experiments", _equal(project=project), (("created_at", "desc"),))
+
+
 def queues() -> Query:
     """The highest priority first."""
     return Query("queues", order=(("priority", "desc"),))
@@ -39,6 +44,11 @@ def jobs_of_unit(experiment: str, unit: int) -> Query:
 def jobs_in_state(experiment: str, state: JobState) -> Query:
     """For counting."""
     return Query("jobs", _equal(experiment_id=experiment, state=state.value))
+
+
+def in_state(state: JobState) -> Query:
+    """For counting, over all experiments."""
+    return Query("jobs", _equal(state=state.value))
 
 
 def changed_jobs(experiment: str, since: datetime) -> Query:
@@ -183,3 +193,92 @@ def by_prefix(collection: str, prefix: str) -> Query:
     """Documents whose id begins with a prefix."""
     where = (Filter("id", ">=", prefix), Filter("id", "<", prefix + "~"))
     return Query(collection, where, (("id", "asc"),))
+
+
+def projects() -> Query:
+    """By name."""
+    return Query("projects", order=(("name", "asc"),))
+
+
+def members() -> Query:
+    """By name."""
+    return Query("members", order=(("name", "asc"),))
+
+
+def tokens_of(project: str) -> Query:
+    """The newest first."""
+    return Query("tokens", _equal(project=project), (("created_at", "desc"),))
+
+
+def secrets_of(project: str) -> Query:
+    """By name."""
+    return Query("secrets", _equal(project=project, removed=False))
+
+
+def audit() -> Query:
+    """The newest first."""
+    return Query("audit", order=(("at", "desc"),))
+
+
+def audit_of(project: str) -> Query:
+    """What was changed in a project, the newest first."""
+    return Query("audit", _equal(project=project), (("at", "desc"),))
+
+
+def audit_by(who: str) -> Query:
+    """What somebody changed, the newest first."""
+    return Query("audit", _equal(who=who), (("at", "desc"),))
+
+
+def audit_about(subject: str) -> Query:
+    """What was changed of one thing, the newest first."""
+    return Query("audit", _equal(subject=subject), (("at", "desc"),))
+
+
+def active_in(project: str, state: JobState, person: str = "") -> Query:
+    """For counting: jobs of a project, or of a person in it."""
+    return Query("jobs", _of(project, person) + _equal(state=state.value))
+
+
+def holding_gpus(project: str, person: str = "") -> Query:
+    """Jobs of a project, or of a person in it, with an open attempt that has GPUs."""
+    return Query("jobs", _of(project, person) + _equal(holds_gpus=True))
+
+
+def usage_in(project: str, month: str) -> Query:
+    """For sums: what a project used in a month."""
+    return Query("usage", _equal(project=project, month=month), (("gpu_seconds", "asc"),))
+
+
+def usage_by(project: str, month: str, person: str) -> Query:
+    """For sums: what a person in a project used in a month."""
+    where = _equal(project=project, month=month, person=person)
+    return Query("usage", where, (("gpu_seconds", "asc"),))
+
+
+def _of(project: str, person: str) -> tuple[Filter, ...]:
+    return _equal(project=project, creator=person) if person else _equal(project=project)
+
+
+def users_after(project: str, month: str, person: str) -> Query:
+    """Who used something in a month, in order of name, from behind that one on."""
+    where = (*_equal(project=project, month=month), Filter("person", ">", person))
+    return Query("usage", where, (("person", "asc"),))
+
+
+def creators_after(project: str, state: JobState, person: str) -> Query:
+    """Jobs of a project in a state, in order of creator, from behind that one on."""
+    where = (*_equal(project=project, state=state.value), Filter("creator", ">", person))
+    return Query("jobs", where, (("creator", "asc"),))
+
+
+def waiting_in(project: str) -> Query:
+    """What waits of a project, in whatever queue, in order of position."""
+    where = _equal(project=project, state=JobState.QUEUED.value)
+    return Query("jobs", where, (("position", "asc"),))
+
+
+def claimable_in(project: str, queue: str, pool: str) -> Query:
+    """As `claimable`, of one project."""
+    where = _equal(queue=queue, state=JobState.QUEUED.value, pool=pool, project=project)
+    return Query("jobs", where, (("position", "asc"),))

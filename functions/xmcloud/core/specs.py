@@ -167,6 +167,12 @@ class JobSpec(Model):
     executable: Executable
     arguments: tuple[Argument, ...] = ()
     environment: dict[EnvName, Text] = {}
+    secrets: dict[EnvName, Slug] = Field(
+        {},
+        exclude_if=lambda given: not given,
+        description="Variables whose values are secrets of the project, by name; workers alone "
+        "are told them, when the job starts.",
+    )
     resources: Resources = {}
     topology: Annotated[str, Field(pattern=r"^(\d+(x\d+)*)?$")] = Field(
         "", description="How the chips of a TPU hang together: 4x4."
@@ -180,6 +186,14 @@ class JobSpec(Model):
     overflow: Overflow | None = None
     platform: PlatformOptions | None = None
     limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _has_one_value_for_each_variable(self) -> Self:
+        if twice := self.environment.keys() & self.secrets.keys():
+            raise ValueError(f"{min(twice)} is both in environment and in secrets")
+        if own := [name for name in self.secrets if name.startswith("XMCLOUD_")]:
+            raise ValueError(f"{own[0]} cannot be a secret: xmcloud sets such variables itself")
+        return self
 
 
 def pending_build(spec: JobSpec) -> str | None:

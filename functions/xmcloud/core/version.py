@@ -1,3 +1,3 @@
 """The version, known also where the code was copied and not installed."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

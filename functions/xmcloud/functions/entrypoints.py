@@ -16,7 +16,10 @@ from starlette.types import Receive, Scope, Send
 
 from xmcloud.core.control import builds, observing
 from xmcloud.core.control.dispatch import dispatch as dispatch_now
+from xmcloud.core.control.migrating import require_known_schema
+from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.sweep import sweep as sweep_now
+from xmcloud.functions.observability.requests import traced
 from xmcloud.functions.wiring import Service, build_service
 
 
@@ -45,27 +48,37 @@ async def api(request: Request) -> Response:
 @functions_framework.aio.cloud_event
 async def sweep(event: CloudEvent) -> None:
     """Ends leases that ran out, publishes permits again, asks platforms about their jobs."""
-    await sweep_now(service().plane)
+    async with traced("sweep"):
+        await sweep_now(await _plane())
 
 
 @functions_framework.aio.cloud_event
 async def dispatch(event: CloudEvent) -> None:
     """A permit came to a queue's topic: the targets that it is for take what waits there."""
-    plane, audience = service().plane, _message(event).get("attributes", {}).get("audience")
-    if audience in plane.targets:
-        await dispatch_now(plane, audience)
+    audience = _message(event).get("attributes", {}).get("audience")
+    if audience in service().plane.targets:
+        async with traced("dispatch"):
+            await dispatch_now(await _plane(), audience)
 
 
 @functions_framework.aio.cloud_event
 async def build_event(event: CloudEvent) -> None:
     """Cloud Build tells of a build."""
-    await builds.build_event(service().plane, _body(event))
+    async with traced("build_event"):
+        await builds.build_event(await _plane(), _body(event))
 
 
 @functions_framework.aio.cloud_event
 async def platform_event(event: CloudEvent) -> None:
     """A platform tells of a job."""
-    await observing.platform_event(service().plane, _body(event))
+    async with traced("platform_event"):
+        await observing.platform_event(await _plane(), _body(event))
+
+
+async def _plane() -> ControlPlane:
+    """Raises `NewerSchema`."""
+    await require_known_schema(service().plane)
+    return service().plane
 
 
 def _message(event: CloudEvent) -> dict[str, Any]:

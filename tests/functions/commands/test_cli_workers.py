@@ -197,6 +197,7 @@ def test_set_up_without_questions(url: str, tmp_path: Path) -> None:
         assert stat.S_IMODE((home / name).stat().st_mode) == 0o600
     settings = load_settings({"home": home}, {})
     assert (settings.url, settings.name, settings.slots) == (url, "ant", 3)
+    assert settings.token is not None
     assert (settings.token.get_secret_value(), settings.queues) == (TOKEN, ("low",))
     assert settings.cache == tmp_path / "cache"
     assert TOKEN not in (home / "worker.json").read_text() + told
@@ -217,7 +218,7 @@ def test_set_up_with_questions(
     typed = "\n".join([*wrong_token, "", TOKEN, *name_and_pool, *queues, *rest]) + "\n"
     told = init("--home", str(home), typed=typed)
     for problem in (
-        "The token of this request is not the control plane's.",
+        "The token of this request is none of this control plane's.",
         "It must be a name such as gpu-2",
         "A worker named 'ant' is connected already.",
         "There is no queue 'nightly' beside default, high, low.",

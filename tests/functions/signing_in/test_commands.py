@@ -128,7 +128,7 @@ def test_the_audit_log(api: Api, google: Google) -> None:
     assert f"set role  members/{member}: new" in changed
     xmcloud("member", "set", member, "viewer", "--everywhere")
     newest = xmcloud("audit", "--about", f"members/{member}", "-n", "1")
-    assert 'roles {"*": "member"} -> {"*": "viewer"}' in newest.stdout
+    assert "roles.* member -> viewer" in newest.stdout
     assert "There is more: -n 5" in newest.stderr
     assert answer("audit", "--project", "default", "-n", "1")["entries"]
     both = xmcloud("audit", "--who", "x", "--about", "y", status=2).stderr

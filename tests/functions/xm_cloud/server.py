@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from tests.support.builder import MemoryBuilder
 from tests.support.platform import MemoryPlatform
 from xmcloud.adapters.files import FileBlobs
+from xmcloud.adapters.files.secrets import FileSecrets
 from xmcloud.adapters.sqlite import SqliteQueue, SqliteStore
 from xmcloud.core.builds import Build
 from xmcloud.core.clock import SystemClock
@@ -25,7 +26,7 @@ from xmcloud.core.models import Execution, Job
 from xmcloud.core.platforms import BuilderJob, BuilderState
 from xmcloud.core.worker_protocol import Lease, Pulled, SyncAnswer
 from xmcloud.functions.http.app import create_app
-from xmcloud.functions.http.auth import TokenFile
+from xmcloud.functions.http.auth import ApiTokens, TokenFile
 
 TOKEN = "test-token"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -59,11 +60,12 @@ def serving(home: Path) -> Iterator[str]:
             store=SqliteStore(home / "store.db"),
             queue=SqliteQueue(home / "queue.db", clock),
             blobs=FileBlobs(home / "blobs"),
+            secrets=FileSecrets(home),
             clock=clock,
             targets={name: Target(MemoryPlatform(name)) for name in ("vertex", "kubernetes")},
             builder=FailingBuilder(),
         )
-        app = create_app(plane, TokenFile(home / "token"))
+        app = create_app(plane, [TokenFile(home / "token"), ApiTokens()])
         config = uvicorn.Config(app, lifespan="off", log_level="error", timeout_graceful_shutdown=1)
         servers.append(uvicorn.Server(config))
         servers[0].install_signal_handlers = lambda: None  # type: ignore[attr-defined]

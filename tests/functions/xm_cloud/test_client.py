@@ -14,6 +14,7 @@ from xmcloud.core.errors import (
     IllegalTransition,
     InvalidInput,
     NotFound,
+    OverQuota,
     Unauthorized,
     Unavailable,
 )
@@ -29,6 +30,7 @@ from xmcloud.core.protocol import (
     NewQueue,
     NewUnit,
     NewUnits,
+    Problem,
     Stop,
 )
 from xmcloud.core.specs import Argument, Command, JobSpec
@@ -169,8 +171,20 @@ class Requests(list[tuple[str, str]]):
     """Method and idempotency key of each request."""
 
 
+def slow_down(seconds: str) -> Answer:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(429)
+        handler.send_header("Retry-After", seconds)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    return answer
+
+
 @contextmanager
-def scripted(*answers: Answer) -> Iterator[tuple[Client, Requests]]:
+def scripted(
+    *answers: Answer, slept: Callable[[float], None] = lambda seconds: None
+) -> Iterator[tuple[Client, Requests]]:
     """A client of a server that gives these answers in turn."""
     left = list(answers)
     requests = Requests()
@@ -193,7 +207,7 @@ def scripted(*answers: Answer) -> Iterator[tuple[Client, Requests]]:
     thread.start()
     try:
         url = f"http://127.0.0.1:{server.server_port}"
-        with Client(url, "t", sleep=lambda seconds: None) as client:
+        with Client(url, "t", sleep=slept) as client:
             yield client, requests
     finally:
         server.shutdown()
@@ -224,6 +238,32 @@ def test_an_action_is_not_repeated(failure: Answer) -> None:
     with scripted(failure, failure) as (client, requests), pytest.raises(Unavailable):
         client.stop_job("a", Stop())
     assert requests == [("POST", "")]
+
+
+def test_who_came_too_fast_waits_as_long_as_he_is_told_within_reason() -> None:
+    """A request that was not let in did nothing, so that an action is sent again too."""
+    slept: list[float] = []
+    answers = (slow_down("7"), slow_down("86400"), slow_down("soon"), HEALTHY)
+    with scripted(*answers, slept=slept.append) as (client, requests):
+        client.health()
+    assert slept == [7, 30, 1]
+    assert len(requests) == 4
+    with (
+        scripted(*[slow_down("1")] * ATTEMPTS) as (client, requests),
+        pytest.raises(Unavailable, match="HTTP 429"),
+    ):
+        client.stop_job("a", Stop())
+    assert len(requests) == ATTEMPTS
+
+
+def test_over_quota_is_not_tried_again() -> None:
+    problem = Problem.of(OverQuota("Project vision runs 8 of 8 jobs.", "Wait.")).model_dump_json()
+    with (
+        scripted(status(409, problem)) as (client, requests),
+        pytest.raises(OverQuota, match="runs 8 of 8 jobs"),
+    ):
+        client.create_experiment(NewExperiment(title="x"))
+    assert len(requests) == 1
 
 
 def test_trying_ends() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from xmcloud.core.errors import Unauthorized
 from xmcloud.local.home import Control, Home, UnusableHome
-from xmcloud.xm_cloud.places import address
+from xmcloud.xm_cloud.credentials.credentials import Fixed
+from xmcloud.xm_cloud.places import Address, address
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_clients_find_what_is_announced(home: Home) -> None:
     home.announce(control)
     assert home.control() == control
     found = address({"XMCLOUD_HOME": str(home.path)})
-    assert (found.url, found.token) == (control.url, (home.path / "token").read_text())
+    assert found == Address(control.url, Fixed((home.path / "token").read_text()))
     home.withdraw()
     home.withdraw()
     assert home.control() is None

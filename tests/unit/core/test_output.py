@@ -32,8 +32,10 @@ class Counted(FileBlobs):
         self.costs["get"] += 1
         return await super().get(key, start, end)
 
-    async def list(self, prefix: str) -> list[tuple[str, int]]:
-        found = await super().list(prefix)
+    async def list(
+        self, prefix: str, after: str = "", limit: int | None = None
+    ) -> list[tuple[str, int]]:
+        found = await super().list(prefix, after, limit)
         self.costs["listed"] += len(found)
         return found
 

@@ -58,7 +58,9 @@ def test_a_range_is_on_the_field_that_orders(name: str) -> None:
     assert ranged <= {field for field, _ in query.order[:1]}
 
 
-@pytest.mark.parametrize("index", DECLARED, ids=lambda index: str(fields(index)))
+@pytest.mark.parametrize(
+    "index", DECLARED, ids=lambda index: f"{index['collectionGroup']} {fields(index)}"
+)
 def test_no_index_is_unused(index: dict[str, Any]) -> None:
     assert any(serves(index, query) for query in QUERIES.values())
 

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from xmcloud.worker.gpu_choice import GpuChoice
 from xmcloud.worker.settings import InvalidSettings, load_settings
@@ -26,7 +27,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 def test_a_worker_of_this_machine_needs_no_settings(home: Path) -> None:
     settings = load_settings({}, environment(home))
     assert settings.url == "http://127.0.0.1:1"
-    assert settings.token.get_secret_value() == "secret"
+    assert settings.token == SecretStr("secret")
     assert settings.pool == "local"
     assert settings.queues == ("high", "default", "low")
     assert "secret" not in repr(settings)
@@ -42,7 +43,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(home: Path) -> 
 def test_the_environment_wins_over_what_runs_here(home: Path) -> None:
     variables = environment(home, XMCLOUD_URL="https://away", XMCLOUD_TOKEN="other")
     settings = load_settings({}, variables)
-    assert (settings.url, settings.token.get_secret_value()) == ("https://away", "other")
+    assert (settings.url, settings.token) == ("https://away", SecretStr("other"))
 
 
 def test_queues_are_separated_by_commas(home: Path) -> None:

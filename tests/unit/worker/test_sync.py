@@ -13,7 +13,7 @@ from tests.support.builders import JOB_ID, session, starting
 from tests.support.clock import START
 from tests.support.wire import TransportWire
 from xmcloud.core.models import Job, Outcome, ReasonCode, Wanted
-from xmcloud.core.protocol import Problem
+from xmcloud.core.protocol import Problem, Sessions
 from xmcloud.core.worker_protocol import (
     AttemptRef,
     Claim,
@@ -60,6 +60,36 @@ class Server(httpx.AsyncBaseTransport):
 
     def fail(self) -> None:
         self._answers.put_nowait(httpx.Response(503, text="busy"))
+
+
+class Fast(httpx.AsyncBaseTransport):
+    """Lets the second request in."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        if self.requests == 1:
+            return httpx.Response(429, headers={"Retry-After": "600"}, request=request)
+        text = Sessions(sessions=[]).model_dump_json()
+        return httpx.Response(200, text=text, request=request)
+
+
+async def test_who_came_too_fast_waits_as_long_as_he_is_told_within_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    server = Fast()
+    async with ApiClient(TransportWire(server, "token"), "http://api") as client:
+        monkeypatch.setattr("xmcloud.worker.client.asyncio.sleep", sleep)
+        assert (await client.open_sessions()).sessions == []
+        monkeypatch.undo()
+    assert (slept, server.requests) == ([5.0], 2)
 
 
 class Idle:

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from xmcloud.core.errors import Unauthorized, Unavailable, XmcloudError
+from xmcloud.xm_cloud.credentials.credentials import Fixed
 from xmcloud.xm_cloud.places import Address, address, rehearsed
 
 
@@ -22,13 +23,13 @@ def place(home: Path, **environ: str) -> Address:
 
 
 def test_the_control_plane_of_this_machine(home: Path) -> None:
-    assert place(home) == Address("http://127.0.0.1:1", "secret")
+    assert place(home) == Address("http://127.0.0.1:1", Fixed("secret"))
 
 
 def test_the_environment_comes_first(home: Path) -> None:
     named = place(home, XMCLOUD_URL="https://x.example/", XMCLOUD_TOKEN="t")
-    assert named == Address("https://x.example", "t")
-    assert place(home, XMCLOUD_TOKEN="t") == Address("http://127.0.0.1:1", "t")
+    assert named == Address("https://x.example", Fixed("t"))
+    assert place(home, XMCLOUD_TOKEN="t") == Address("http://127.0.0.1:1", Fixed("t"))
 
 
 def test_the_token_of_this_machine_goes_nowhere_else(home: Path) -> None:
@@ -37,7 +38,7 @@ def test_the_token_of_this_machine_goes_nowhere_else(home: Path) -> None:
 
 
 def test_a_token_is_not_shown() -> None:
-    assert "secret" not in repr(Address("http://x", "secret"))
+    assert "secret" not in repr(Address("http://x", Fixed("secret")))
 
 
 @pytest.mark.parametrize(

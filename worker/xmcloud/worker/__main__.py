@@ -1,12 +1,11 @@
 """`python -m xmcloud.worker`: one worker in the foreground."""
 
-import logging
 import os
-import sys
 
 import click
 
 from xmcloud.core.errors import XmcloudError
+from xmcloud.core.logs import set_up
 from xmcloud.worker.main import run
 from xmcloud.worker.settings import load_settings
 
@@ -23,11 +22,8 @@ from xmcloud.worker.settings import load_settings
 @click.option("--cache", help="Folder of what jobs share.")
 def main(**flags: object) -> None:
     """Run jobs from queues until told to stop."""
-    logging.basicConfig(
-        format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.INFO, stream=sys.stderr
-    )
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
+        set_up(os.environ, "xmcloud-worker", "text")
         run(load_settings(flags, os.environ))
     except XmcloudError as error:
         raise click.ClickException(str(error)) from error

@@ -1,5 +1,6 @@
 """The folder of an attempt on this machine."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,11 @@ class AttemptFolder:
         return self.path / "allotment.json"
 
     @property
+    def fingerprint(self) -> Path:
+        """By which the values of its secrets are known again."""
+        return self.path / "secrets.json"
+
+    @property
     def packages(self) -> Path:
         """What was installed for it."""
         return self.path / "packages.txt"
@@ -52,3 +58,4 @@ class AttemptFolder:
         """Raises OSError."""
         self.outputs.mkdir(parents=True, exist_ok=True)
         self.checkpoint.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Protocol
 
+from xmcloud.core.logs import about
 from xmcloud.core.models import Job, Outcome, ReasonCode, Wanted
 from xmcloud.core.worker_protocol import AttemptRef, Claim, Held, Reservation, StopOrder
 from xmcloud.worker.attempt_folder import AttemptFolder
@@ -18,6 +19,7 @@ from xmcloud.worker.reasons import ending
 from xmcloud.worker.run import Attempt, Stop
 from xmcloud.worker.slots import Allotment, Holding, Slots
 from xmcloud.worker.sync import Conversation
+from xmcloud.worker.tracing import context_of, traced_attempt
 
 _STARTED_WAITS_SECONDS = 0.1  # a job that is over by then is told of in one request
 
@@ -108,7 +110,7 @@ class Attempts:
         if self._leaving:
             attempt.stop(_leaving(job))
         else:
-            logger.info("took %s", attempt.title)
+            logger.info("took %s", attempt.title, extra=about(job.trace))
         self._begin(attempt, attempt.run())
 
     def _resume(self, held: Held) -> None:
@@ -117,7 +119,7 @@ class Attempts:
         key = job.id, job.fence
         allotment = self._slots.restore(key, job.spec.resources, had.gpus, had.cpus)
         attempt = self._make(job, allotment, self._on_start)
-        logger.info("took up %s again", attempt.title)
+        logger.info("took up %s again", attempt.title, extra=about(job.trace))
         self._begin(attempt, attempt.resume(held.output))
 
     def _begin(self, attempt: Attempt, work: Coroutine[Any, Any, Ending]) -> None:
@@ -125,7 +127,8 @@ class Attempts:
         if self._watcher is not None:
             self._watcher.begun(attempt)
         self._conversation.add(attempt.news)
-        task = asyncio.create_task(self._see_through(attempt, work))
+        context = context_of(attempt.job)
+        task = asyncio.create_task(self._see_through(attempt, work), context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -197,11 +200,12 @@ class Attempts:
     async def _see_through(self, attempt: Attempt, work: Coroutine[Any, Any, Ending]) -> None:
         began = time.monotonic()
         try:
-            end = await work
+            end = await traced_attempt(attempt.job, work)
         except Exception as error:  # one job's surprise must not end the others
             logger.exception("the worker made a mistake with %s", attempt.title)
             message = f"the worker made a mistake: {type(error).__name__}: {error}"
             end = ending(Outcome.FAILED, ReasonCode.SETUP_FAILED, message)
+        end = attempt.told(end)
         if self._watcher is not None:
             self._watcher.ended(attempt, end)
         attempt.news.finished(end)

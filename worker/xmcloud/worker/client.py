@@ -14,12 +14,31 @@ from typing import BinaryIO, NamedTuple, NoReturn, Self, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from xmcloud.core.base import Model
-from xmcloud.core.errors import LeaseLost, NotFound, StorageFull, Unavailable, XmcloudError
+from xmcloud.core.errors import (
+    LeaseLost,
+    NotFound,
+    RateLimited,
+    StorageFull,
+    Unavailable,
+    XmcloudError,
+)
 from xmcloud.core.models import Session
 from xmcloud.core.names import random_id
 from xmcloud.core.protocol import Problem, Sessions
-from xmcloud.core.worker_protocol import Lease, OpenSession, Pull, Pulled, Settle, Sync, SyncAnswer
+from xmcloud.core.secrets import ResolvedSecrets
+from xmcloud.core.worker_protocol import (
+    AttemptRef,
+    Lease,
+    OpenSession,
+    Pull,
+    Pulled,
+    Settle,
+    Sync,
+    SyncAnswer,
+)
+from xmcloud.worker.tracing import traced
 from xmcloud.worker.wire import HttpWire, Response, Wire
+from xmcloud.xm_cloud.credentials.credentials import Credentials, given
 
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -41,6 +60,14 @@ class Refused(XmcloudError):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail or problem.title, problem.remedy)
         self.problem = problem
+
+
+class _Slowed(Unavailable):
+    """The API takes the request later, and says when."""
+
+    def __init__(self, detail: str, seconds: float) -> None:
+        super().__init__(detail)
+        self.seconds = seconds
 
 
 class DamagedBlob(XmcloudError):
@@ -69,9 +96,9 @@ class ApiClient:
         self._pause = _FIRST_PAUSE_SECONDS
 
     @classmethod
-    def to(cls, url: str, token: str) -> Self:
+    def to(cls, url: str, token: str | Credentials) -> Self:
         """Belongs to the event loop that runs."""
-        return cls(HttpWire(url, token), url)
+        return cls(HttpWire(url, given(token)), url)
 
     async def __aenter__(self) -> Self:
         return self
@@ -98,6 +125,16 @@ class ApiClient:
     async def close_session(self, session: str) -> None:
         """Insists. Raises `LeaseLost` and `Refused`."""
         await self._insist(lambda: self._post(f"/v1/sessions/{session}/close", b"{}", Session))
+
+    async def resolve_secrets(self, session: str, attempt: AttemptRef) -> ResolvedSecrets:
+        """Insists. Raises `LeaseLost` and `Refused`."""
+        path = f"/v1/sessions/{session}/secrets"
+        try:
+            return await self._insist(lambda: self._post(path, attempt, ResolvedSecrets))
+        except Refused as error:
+            if error.problem.type.endswith(":not-found"):
+                raise LeaseLost(session) from error
+            raise
 
     async def open_sessions(self) -> Sessions:
         """Insists. Raises `Refused`."""
@@ -169,9 +206,10 @@ class ApiClient:
     ) -> Response:
         """`server_seconds`: how long the server may take because it was asked to wait."""
         seconds = _SECONDS + server_seconds
-        response = await self._wire.send(method, path, body, headers, seconds)
-        if response.is_error:
-            _raise_for(response)
+        with traced(method, path) as above:
+            response = await self._wire.send(method, path, body, {**headers, **above}, seconds)
+            if response.is_error:
+                _raise_for(response)
         if self._away:
             self._away, self._pause = False, _FIRST_PAUSE_SECONDS
             logger.info("connected again")
@@ -182,7 +220,8 @@ class ApiClient:
         if not self._away:
             self._away = True
             logger.warning("%s does not answer (%s); trying again", self._url, error.detail)
-        await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311
+        asked = error.seconds if isinstance(error, _Slowed) else 0.0
+        await asyncio.sleep(max(asked, self._pause * random.uniform(0.5, 1.0)))  # noqa: S311
         self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
 
     async def _insist(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
@@ -216,6 +255,9 @@ def _raise_for(response: Response) -> NoReturn:
     except ValidationError:
         about = f"HTTP {response.status}"
         problem = Problem(type="about:blank", title=about, status=response.status, detail="")
+    if response.status == RateLimited.status and response.retry_after.isdecimal():
+        seconds = min(float(response.retry_after), _LONGEST_PAUSE_SECONDS)
+        raise _Slowed(problem.detail or problem.title, seconds)
     if response.status in _PASSING:
         raise Unavailable(problem.detail or problem.title)
     if problem.type.endswith(":lease-lost"):

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from xmcloud.core.arguments import command_line, render
 from xmcloud.core.models import Job
@@ -70,10 +70,15 @@ class ContainerPlan:
     name: str
     job_id: str
     network: str
-    options: Options
+    options: Options = field(repr=False)
     folder: AttemptFolder
     image: ImageFacts
     notes: Sequence[str] = ()
+
+    def given(self, variables: Mapping[str, str]) -> Self:
+        """With more variables for the process."""
+        environment = {**self.options["environment"], **variables}
+        return replace(self, options={**self.options, "environment": environment})
 
     @property
     def argv(self) -> list[str]:

@@ -40,12 +40,7 @@ class Foreground:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _show(self, attempt: Attempt) -> None:
-        try:
-            with attempt.folder.log.open("rb") as log:
-                log.seek(self._shown)
-                while piece := log.read(_PIECE_BYTES):
-                    self._out.write(piece)
-                    self._shown += len(piece)
-        except FileNotFoundError:
-            return
+        while piece := attempt.news.log.read(self._shown, _PIECE_BYTES):
+            self._out.write(piece)
+            self._shown += len(piece)
         self._out.flush()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from xmcloud.core.bindings import bind
 from xmcloud.core.errors import InvalidInput
 from xmcloud.core.models import Job, Peer
+from xmcloud.core.trace import VARIABLE
 from xmcloud.worker.setup import SetupFailed
 
 _VARIABLE_BYTES = 100_000
@@ -54,6 +55,7 @@ def job_environment(job: Job, places: Places) -> dict[str, str]:
         "XMCLOUD_RESULTS": places.results,
         "XMCLOUD_OUTPUTS": places.outputs,
         "XMCLOUD_CHECKPOINT": places.checkpoint,
+        **_trace(job),
         **_arguments(job),
         **_of_group(job),
         **mark(job.id, job.fence),
@@ -65,6 +67,12 @@ def _arguments(job: Job) -> dict[str, str]:
     pairs = [[argument.name, argument.value] for argument in job.spec.arguments]
     text = json.dumps(pairs)
     return {"XMCLOUD_ARGUMENTS": text} if pairs and len(text) <= _VARIABLE_BYTES else {}
+
+
+def _trace(job: Job) -> dict[str, str]:
+    """What its own spans belong below, unless it says so itself."""
+    wanted = job.trace and VARIABLE not in job.spec.environment
+    return {VARIABLE: job.trace} if wanted else {}
 
 
 def _of_group(job: Job) -> dict[str, str]:

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Never, TypeVar
 
+from xmcloud.core import trace
 from xmcloud.core.clock import SystemClock
 from xmcloud.core.errors import LeaseLost, XmcloudError
 from xmcloud.core.models import Job, Session
@@ -57,12 +58,13 @@ from xmcloud.worker.ports import own_address
 from xmcloud.worker.preparation import Preparation, base_environment
 from xmcloud.worker.process import Launcher
 from xmcloud.worker.run import Attempt, Workshop
+from xmcloud.worker.secrets import SecretValues
 from xmcloud.worker.settings import WorkerSettings
 from xmcloud.worker.slots import Allotment, Slots
 from xmcloud.worker.statistics.sampler import Sampler
 from xmcloud.worker.sync import Conversation
 from xmcloud.worker.uploads import upload
-from xmcloud.worker.wiring import consumer
+from xmcloud.worker.wiring import consumer, tracer
 
 _GOODBYE_SECONDS = 5.0
 
@@ -119,6 +121,7 @@ def run_one(settings: WorkerSettings, job: str) -> int:
 async def _worker(
     settings: WorkerSettings, foreground: Foreground | None = None
 ) -> AsyncIterator["Worker"]:
+    trace.use(tracer())
     with only_one(settings.folder):
         containers = Containers(
             settings.container_host,
@@ -127,8 +130,8 @@ async def _worker(
             settings.container_user,
         )
         with closing(containers):
-            token = settings.token.get_secret_value()
-            async with ApiClient.to(settings.url, token) as client:
+            credentials = settings.identity().credentials
+            async with ApiClient.to(settings.url, credentials) as client:
                 yield Worker(settings, client, containers, foreground)
 
 
@@ -165,6 +168,7 @@ class Worker:
         self._room = room = Room(settings.cache, settings.cache_limit_bytes)
         self._disk = Disk([settings.folder, settings.cache], settings.disk_floor_bytes)
         self._sampler = Sampler(SystemClock(), settings.cache, GpuMeter(self._machine.driver))
+        self._secrets = SecretValues(client)
         self._workshop = Workshop(
             launcher=self._launcher,
             containers=containers,
@@ -179,6 +183,7 @@ class Worker:
             memory=MemoryWatch(MemoryUse()),
             sampler=self._sampler,
             store=partial(upload, client),
+            secrets=self._secrets,
         )
         self._leave = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -331,6 +336,7 @@ class Worker:
         )
         tail = Tail(attempts.grown, conversation.wake)
         attempts.connect(conversation, tail)
+        self._secrets.connect(lease.session.id)
         self._gate.tell = conversation.wake
         if not self._gate.is_open:
             conversation.wake()

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import logging
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from xmcloud.core.models import Execution, Outcome, Reason, ReasonCode, Statisti
 from xmcloud.core.protocol import Problem
 from xmcloud.core.screen import clean_line
 from xmcloud.core.worker_protocol import OUTPUT_BLOCK, Finished, Measured, Output, Report, Started
+from xmcloud.worker.redaction import JobLog, Redactor
 from xmcloud.worker.thinning import ThinLog
 
 _LAST_LINES = 20
@@ -51,13 +51,15 @@ class News:
         log: Path,
         on_refused: Callable[[Problem], None],
         clock: Callable[[], float] = time.monotonic,
+        trace: str = "",
     ) -> None:
+        self.trace = trace
         self.job_id = job_id
         self.fence = fence
         self.closed = asyncio.Event()
         self.end_taken = False
-        self._raw = log
-        self._log = ThinLog(log, clock)
+        self.log = JobLog(log)
+        self._log = ThinLog(self.log, clock)
         self._on_refused = on_refused
         self._started: Started | None = None
         self._measured: Measured | None = None
@@ -71,9 +73,13 @@ class News:
         self._taken = taken
         self._pieces = _MANY_PIECES if taken % OUTPUT_BLOCK else 0
 
+    def mask_with(self, redactor: Redactor) -> None:
+        """What is read of the log from now on."""
+        self.log.mask_with(redactor, self._log.told_of(self._taken))
+
     def saved_ending(self) -> Ending | None:
         """The end that it came to under an earlier run of the worker."""
-        saved = self._raw.with_name(_ENDING)
+        saved = self.log.path.with_name(_ENDING)
         try:
             return _ENDINGS.validate_json(saved.read_bytes())
         except FileNotFoundError:
@@ -91,8 +97,8 @@ class News:
 
     def finished(self, ending: Ending) -> None:
         """Nothing writes to the log any more."""
-        self._ending = ending
-        saved = self._raw.with_name(_ENDING)
+        self._ending, self.log.whole = ending, True
+        saved = self.log.path.with_name(_ENDING)
         try:
             saved.with_suffix(".new").write_bytes(_ENDINGS.dump_json(ending))
             saved.with_suffix(".new").replace(saved)
@@ -164,9 +170,7 @@ class News:
     def last_lines(self) -> str:
         """The end of the output, for people."""
         try:
-            with self._raw.open("rb") as file:
-                file.seek(max(0, os.stat(file.fileno()).st_size - _LAST_BYTES))
-                text = file.read().decode(errors="replace")
+            text = self.log.last(_LAST_BYTES).decode(errors="replace")
         except FileNotFoundError:
             return ""
         lines = [clean_line(line, colour=False) for line in text.split("\n")]

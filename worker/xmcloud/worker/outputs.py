@@ -35,26 +35,28 @@ async def collect(
     store: Store,
     say: Callable[[str], None],
     places: Mapping[str, Path] = HERE,
+    masked: Callable[[Mapping[str, JsonValue]], dict[str, JsonValue]] = dict,
 ) -> dict[str, JsonValue]:
     """The results, with a glance at what lies in the folder and the digests of what is stored.
 
-    `say` hears in a line of each thing that is not; nothing of it ends the attempt differently,
-    and nothing but its cancellation is raised.
+    `masked` leaves the values of secrets out of what is told. `say` hears in a line of each thing
+    that is not; nothing of it ends the attempt differently, and nothing but its cancellation is
+    raised.
     """
     try:
         if not os.listdir(outputs):
-            return dict(results)
+            return masked(results)
         with TemporaryDirectory(prefix="outputs-", dir=outputs.parent.parent) as stage:
             left = await aside(lambda: left_behind(outputs, places, Path(stage)))
             for note in left.notes:
                 say(note)
-            found = {**results, **_checked(unicode(left.results), say)}
+            found = masked({**results, **_checked(unicode(left.results), say)})
             if digests := await _stored(left, store, say):
                 found["blobs"] = unicode(digests)
             return await _cut(found, Path(stage), store)
     except (OSError, XmcloudError) as error:
         say(f"what the job left behind is not recorded: {error}")
-        return dict(results)
+        return masked(results)
 
 
 async def _stored(left: LeftBehind, store: Store, say: Callable[[str], None]) -> dict[str, Any]:

@@ -5,12 +5,14 @@ import hashlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from xmcloud.core.arguments import command_line
 from xmcloud.core.models import Execution, Job
 from xmcloud.core.specs import Argument, Binary, Command, GitSource, Image, PythonSource
+from xmcloud.core.trace import VARIABLE
 from xmcloud.worker.attempt_folder import AttemptFolder
 from xmcloud.worker.cache import BlobCache
 from xmcloud.worker.client import DamagedBlob, Refused
@@ -38,19 +40,23 @@ class Plan:
 
     argv: Sequence[str]
     directory: Path
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     execution: Execution
     executable: Path | None = None
     lease: Lease | None = None
     """Of the environment, for as long as it runs."""
 
+    def given(self, variables: Mapping[str, str]) -> Self:
+        """With more variables for the process."""
+        return replace(self, environment={**self.environment, **variables})
+
 
 def base_environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """The worker's own without its settings and secrets."""
+    """The worker's own without its settings and secrets, and those of its telemetry."""
     return {
         name: value
         for name, value in inherited.items()
-        if not name.startswith("XMCLOUD_") or name == _KEPT
+        if name == _KEPT or not (name.startswith(("XMCLOUD_", "OTEL_")) or name == VARIABLE)
     }
 
 

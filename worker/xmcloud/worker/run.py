@@ -5,7 +5,7 @@ import errno
 import logging
 import shutil
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,7 +18,9 @@ from xmcloud.core.errors import XmcloudError
 from xmcloud.core.models import Execution, Job, JobState, Outcome, ReasonCode
 from xmcloud.core.protocol import Problem
 from xmcloud.core.specs import Image
+from xmcloud.core.trace import span, traceparent
 from xmcloud.worker.attempt_folder import AttemptFolder
+from xmcloud.worker.client import Refused
 from xmcloud.worker.container_plan import ContainerPlan
 from xmcloud.worker.containers import Containers
 from xmcloud.worker.disk import Disk, DiskFull, noticing_full_disk
@@ -32,11 +34,15 @@ from xmcloud.worker.preparation import Plan, Preparation
 from xmcloud.worker.process import Launcher, Process
 from xmcloud.worker.reasons import UnusableResults, ending, exited, read_results
 from xmcloud.worker.records import EXIT
+from xmcloud.worker.redaction import NOTHING_SECRET, Blindfold, Redactor
 from xmcloud.worker.running import Running, Vanished
+from xmcloud.worker.secrets import SecretValues, remember
 from xmcloud.worker.setup import SetupFailed
 from xmcloud.worker.slots import Allotment
 from xmcloud.worker.statistics.sampler import Sampler
 from xmcloud.worker.steps import Steps
+
+_LAST_SECONDS = 5.0
 
 logger = logging.getLogger("xmcloud.worker")
 Result = TypeVar("Result")
@@ -67,6 +73,7 @@ class Workshop:
     memory: MemoryWatch
     sampler: Sampler
     store: Store
+    secrets: SecretValues
 
 
 class Attempt:
@@ -84,7 +91,9 @@ class Attempt:
         self.key = job.id, job.fence
         self.title = f"{job.experiment_id}/{job.unit} {job.name!r} (attempt {job.fence})"
         self.folder = folder
-        self.news = News(job.id, job.fence, folder.log, self._refused)
+        self.news = News(job.id, job.fence, folder.log, self._refused, trace=job.trace)
+        if job.spec.secrets:
+            self.news.log.hold()
         self._allotment = allotment
         self._shop = workshop
         base = workshop.preparation.base
@@ -93,7 +102,7 @@ class Attempt:
         self._stopping: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()
         self._running: Running | None = None
         self._lease: Lease | None = None
-        self._killed = False
+        self._killed = self._was_told = False
 
     def stop(self, stop: Stop) -> None:
         """End it, once: what came first counts. Without grace, processes are killed at once."""
@@ -108,6 +117,7 @@ class Attempt:
 
     async def run(self) -> Ending:
         """Until nothing of it runs any more."""
+        self.news.mask_with(NOTHING_SECRET)  # it was not told any
         try:
             with noticing_full_disk():
                 running = await self._prepared()
@@ -130,7 +140,10 @@ class Attempt:
         `output` are the bytes of its log that the control plane has.
         """
         self.news.go_on(output)
+        if self.job.spec.secrets:
+            await self._know_secrets_again()
         if (ended := self.news.saved_ending()) is not None:
+            self._was_told = True
             return ended
         if self.job.state is JobState.STARTING:
             self.news.started(datetime.now(UTC))
@@ -151,6 +164,15 @@ class Attempt:
             return gone
         self._running = running
         return await self._until_over(running)
+
+    def told(self, end: Ending) -> Ending:
+        """How it ended, as it may be told; nothing writes to its log any more."""
+        log = self.news.log
+        log.whole = True
+        if self._was_told:
+            return end
+        reason = end.reason.evolve(message=log.text(end.reason.message))
+        return Ending(end.outcome, reason, log.json(end.results))
 
     async def clean_up(self, outcome: Outcome | None) -> None:
         """Remove what it left on disk; None: its end did not count, and the next may run already.
@@ -176,17 +198,47 @@ class Attempt:
             raise SetupFailed(self._allotment.lacking)
         self.folder.make()
         self._allotment.remember(self.folder.allotment)
-        plan = await self._unless_stopped(
-            self._shop.preparation.plan(self.job, self.folder, self._allotment, self._step)
-        )
-        return await self._start(plan)
+        job = self.job.evolve(trace=traceparent())
+        with span("prepare"):
+            plan = await self._unless_stopped(
+                self._shop.preparation.plan(job, self.folder, self._allotment, self._step)
+            )
+        return await self._start(plan.given(await self._unless_stopped(self._secrets())))
+
+    async def _secrets(self) -> Mapping[str, str]:
+        """Variables whose values no log shows from now on. Raises `SetupFailed` and OSError."""
+        if not self.job.spec.secrets:
+            return {}
+        try:
+            values = await self._shop.secrets.of(self.job)
+        except Refused as error:
+            raise SetupFailed(f"Cannot get the secrets of this job: {error}") from error
+        await remember(values, self.folder.fingerprint)
+        self.news.mask_with(Redactor(values.values()))
+        return values
+
+    async def _know_secrets_again(self) -> None:
+        """Its output is held meanwhile; what cannot be known in time is masked altogether."""
+        redactor = self._shop.secrets.redactor_again(self.job, self.folder.fingerprint)
+        asking = asyncio.create_task(redactor)
+        closed = asyncio.create_task(self.news.closed.wait())
+        over: set[asyncio.Future[Any]] = {asking, closed}
+        await asyncio.wait({*over, self._stopping}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(over, timeout=_LAST_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        found = asking.result() if asking.done() else Blindfold()
+        if isinstance(found, Blindfold):
+            logger.warning("masks all output of %s: its secrets cannot be known again", self.title)
+        self.news.mask_with(found)
+        for task in (asking, closed):
+            task.cancel()
 
     async def _until_over(self, running: Running) -> Ending:
         pids = partial(_pids, running)
         gpus = [gpu.index for gpu in self._allotment.gpus]
         self._shop.sampler.watch(self.key, pids, self.news.measured, gpus)
         try:
-            ended = await self._watch(running)
+            with span("run"):
+                ended = await self._watch(running)
         except Vanished as error:
             return ending(Outcome.RELEASED, ReasonCode.LOST_WORKER, str(error))
         finally:
@@ -299,7 +351,10 @@ class Attempt:
 
     async def _store(self, results: dict[str, JsonValue], is_process: bool) -> dict[str, JsonValue]:
         places = HERE if is_process else in_container(self.folder.shared)
-        found = await collect(self.folder.outputs, results, self._shop.store, self._say, places)
+        masked = self.news.log.json
+        found = await collect(
+            self.folder.outputs, results, self._shop.store, self._say, places, masked
+        )
         try:
             if self.folder.packages.exists():
                 await self._shop.store(self.folder.packages)

@@ -26,6 +26,10 @@ from xmcloud.worker.eviction import LIMIT_BYTES
 from xmcloud.worker.git.hosts import GitHost, HostName
 from xmcloud.worker.gpu_choice import GpuChoice, of_nvidia
 from xmcloud.worker.hours import Hours
+from xmcloud.xm_cloud.credentials.login import read_login
+from xmcloud.xm_cloud.places import Identity, identity_for
+
+_SIGN_IN = "Set XMCLOUD_TOKEN, or sign in: xmcloud login URL"
 
 _VARIABLES = {
     "url": "XMCLOUD_URL",
@@ -60,7 +64,7 @@ class WorkerSettings(Model):
     """One worker process of this machine."""
 
     url: Annotated[str, Field(pattern=r"^https?://[^/]+")]
-    token: SecretStr
+    token: SecretStr | None = Field(None, description="Null: the machine's own identity.")
     name: Slug
     pool: Slug = "local"
     queues: Annotated[tuple[Slug, ...], Field(min_length=1, max_length=20)] = (
@@ -132,6 +136,14 @@ class WorkerSettings(Model):
             Hours.parse(text)
         return text
 
+    def identity(self) -> Identity:
+        """Who the worker is at its control plane. Raises InvalidSettings and `Unauthorized`."""
+        token = {"XMCLOUD_TOKEN": self.token.get_secret_value()} if self.token else {}
+        found = identity_for(self.url.rstrip("/"), self.home, {**os.environ, **token}, ())
+        if found is None:
+            raise InvalidSettings(f"No identity is known for {self.url}.", _SIGN_IN)
+        return found
+
     @property
     def folder(self) -> Path:
         return self.home / "workers" / self.name
@@ -166,18 +178,43 @@ def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> W
         "cache": cache,
     }
     if "url" not in values:
-        values["url"] = _object_in(home / "control.json").get("url")
+        values["url"] = known_url(home)
     if not values["url"]:
         raise InvalidSettings(
             f"No control plane is known: neither XMCLOUD_URL nor {home / 'control.json'}.",
-            "Start one on this machine with `xmcloud up`, or pass --url and XMCLOUD_TOKEN.",
+            "Start one on this machine with `xmcloud up`, or sign in: xmcloud login URL",
         )
-    if "token" not in values:
+    if "token" not in values and not has_identity(str(values["url"]), home, environment):
         values["token"] = _token(home / "token")
     try:
         return WorkerSettings.model_validate(values)
     except ValidationError as error:
         raise InvalidSettings(_first(error), "Correct it and start the worker again.") from None
+
+
+def known_url(home: Path) -> str:
+    """Of the control plane that one is signed in to, else of the one here; '' for none.
+
+    Raises `Unauthorized`.
+    """
+    login = read_login(home)
+    return login.url if login else str(_object_in(home / "control.json").get("url") or "")
+
+
+def has_identity(url: str, home: Path, environment: Mapping[str, str]) -> bool:
+    """Whether one can prove there who one is, without a token of the worker's own.
+
+    The token in the home is for the control plane of this machine, and for the one that
+    `worker.json` names. Raises InvalidSettings and `Unauthorized`.
+    """
+    url = url.rstrip("/")
+    login = read_login(home)
+    if login is not None and login.url == url:
+        return True
+    own = [_object_in(home / name).get("url") for name in ("control.json", "worker.json")]
+    if (home / "token").exists() and url in own:
+        return False
+    return identity_for(url, home, environment, ()) is not None
 
 
 def _gpus(environment: Mapping[str, str]) -> dict[str, str]:
@@ -218,7 +255,7 @@ def _token(path: Path) -> str:
             token = file.read().strip()
     except FileNotFoundError:
         raise InvalidSettings(
-            f"No token is known: neither XMCLOUD_TOKEN nor {path}.", "Set XMCLOUD_TOKEN."
+            f"No token is known: neither XMCLOUD_TOKEN nor {path}.", _SIGN_IN
         ) from None
     if facts.st_uid != os.getuid() or stat.S_IMODE(facts.st_mode) & 0o077:
         raise InvalidSettings(

@@ -4,10 +4,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from typing import Never, Protocol
 
 from xmcloud.core.errors import StorageFull, Unavailable, XmcloudError
 from xmcloud.core.models import Job, Statistics, Wanted
+from xmcloud.core.trace import Trace, within
 from xmcloud.core.worker_protocol import (
     OUTPUT_LIMIT,
     AttemptRef,
@@ -166,7 +168,8 @@ class Conversation:
             known=self._known() if doubt or overdue or doubtful else None,
         )
         try:
-            answer = await self._client.sync(self._session, request)
+            with within(self._trace_of(reports)):
+                answer = await self._client.sync(self._session, request)
         except XmcloudError:
             self._watch_stops = self._watch_stops or watch_stops
             if claim is not None:
@@ -181,6 +184,17 @@ class Conversation:
             claiming.set_result(answer)
         elif self._claiming:
             self._send_at(0)
+
+    def _trace_of(self, reports: list[Report]) -> Trace | None:
+        """That of the one job that they are about; several jobs, or none, are of no trace.
+
+        Recorded are a beginning and an end: output comes all day.
+        """
+        traces = {self._news[report.job_id, report.fence].trace for report in reports}
+        trace = Trace.parse(traces.pop()) if len(traces) == 1 else None
+        if trace is None or any(report.event in ("started", "finished") for report in reports):
+            return trace
+        return replace(trace, sampled=False)
 
     def _time_to_watch_stops(self) -> bool:
         """Once a heartbeat, though nobody said so: the word may have been lost."""

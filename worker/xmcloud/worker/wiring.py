@@ -1,6 +1,10 @@
-"""Chooses where the worker's permits come from."""
+"""Chooses where the worker's permits come from, and where its spans go."""
 
+import os
+
+from xmcloud.adapters.otel import chosen_tracer
 from xmcloud.core.ports import Consumer
+from xmcloud.core.trace import Tracer
 from xmcloud.worker.client import ApiClient
 from xmcloud.worker.remote_queue import RemoteQueue
 from xmcloud.worker.settings import WorkerSettings
@@ -13,3 +17,8 @@ def consumer(settings: WorkerSettings, client: ApiClient) -> Consumer:
     from xmcloud.adapters.gcp.pubsub import PubSubQueue
 
     return PubSubQueue(settings.project)
+
+
+def tracer() -> Tracer:
+    """Where the environment says."""
+    return chosen_tracer(os.environ, "xmcloud-worker")

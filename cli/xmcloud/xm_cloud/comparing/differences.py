@@ -14,6 +14,7 @@ class Section(StrEnum):
     COMMAND = "command"
     PARAMETERS = "parameters"
     ENVIRONMENT = "environment"
+    SECRETS = "secrets"
     REQUIREMENTS = "requirements"
     PACKAGES = "packages"
     RESOURCES = "resources"

@@ -24,6 +24,7 @@ def defined(spec: JobSpec) -> dict[Section, Facts]:
         Section.CODE: _code(spec),
         Section.PARAMETERS: _parameters(spec.arguments),
         Section.ENVIRONMENT: dict(spec.environment),
+        Section.SECRETS: dict(spec.secrets),
         Section.REQUIREMENTS: _requirements(spec),
         Section.RESOURCES: _resources(spec),
     }

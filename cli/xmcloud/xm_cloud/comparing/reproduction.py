@@ -31,6 +31,8 @@ def reproduction(original: Side, copy: Side) -> Pair:
         found += _with_definition(original.job.spec, ran, copy.freeze, unknown)
     variables = [dict(side.job.spec.environment) for side in (original, copy)]
     found += map(hidden, between(Section.ENVIRONMENT, variables[0], variables[1]))
+    named = [dict(side.job.spec.secrets) for side in (original, copy)]
+    found += between(Section.SECRETS, named[0], named[1])
     over = original.job.state.terminal
     expected = facts.outcome(original.job) if over else {"state": JobState.COMPLETED.value}
     ended = facts.outcome(copy.job)

@@ -40,6 +40,7 @@ class PlannedJob(Model):
     name: str
     argv: tuple[str, ...]
     environment: dict[str, str]
+    secrets: dict[str, str] = {}
     image: str
     queue: str
     pool: str
@@ -101,6 +102,7 @@ def _planned(
         name=named(job.name),
         argv=tuple(map(named, _argv(spec))),
         environment={name: masked(name, named(text)) for name, text in spec.environment.items()},
+        secrets=spec.secrets,
         image=_image(spec, builds),
         queue=job.queue,
         pool=spec.pool,

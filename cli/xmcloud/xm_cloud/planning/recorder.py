@@ -11,6 +11,7 @@ from xmcloud.core.models import Experiment, Job, JobState, Member, Reason, Reaso
 from xmcloud.core.names import derived_id, job_id
 from xmcloud.core.protocol import EditExperiment, NewBuild, NewExperiment, NewUnit, NewUnits
 from xmcloud.xm_cloud.client import Client, Method
+from xmcloud.xm_cloud.places import named_elsewhere
 
 HERE = "http://127.0.0.1"
 _CREATED = Reason(code=ReasonCode.CREATED, message="a dry run")
@@ -40,7 +41,7 @@ class Recorder(Client):
     dry: ClassVar[bool] = True
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        self.url = environ.get("XMCLOUD_URL") or HERE
+        self.url = named_elsewhere(environ) or HERE
         self.recorded = Recorded({}, [], {})
         self.ended: NotInADryRun | None = None
 

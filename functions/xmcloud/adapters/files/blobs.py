@@ -8,6 +8,8 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
 
@@ -129,17 +131,30 @@ def _compose(root: Path, key: str, parts: Sequence[str]) -> None:
     _put(root, key, fill)
 
 
-def _list(root: Path, prefix: str) -> list[tuple[str, int]]:
-    found = []
-    for folder, folders, names in os.walk(_folder(root, prefix)):
-        inside = Path(folder).relative_to(root).as_posix()
-        base = "" if inside == "." else f"{inside}/"
-        folders[:] = [f for f in folders if f != _TEMPORARY and f"{base}{f}/".startswith(prefix)]
-        for name in names:
+def _list(
+    root: Path, prefix: str, after: str = "", limit: int | None = None
+) -> list[tuple[str, int]]:
+    folder = _folder(root, prefix)
+    base = "" if folder == root else f"{folder.relative_to(root).as_posix()}/"
+    with _explained(root):
+        return list(islice(_walk(folder, base, prefix, after), limit))
+
+
+def _walk(folder: Path | str, base: str, prefix: str, after: str) -> Iterator[tuple[str, int]]:
+    """In order of key, which is that of the names if folders end with a slash."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [(f"{base}{e.name}{'/' * e.is_dir(follow_symlinks=False)}", e) for e in entries]
+    except (FileNotFoundError, NotADirectoryError):  # deleted meanwhile
+        return
+    for key, entry in sorted(found, key=itemgetter(0)):
+        if key.endswith("/"):
+            wanted = key.startswith(prefix) or prefix.startswith(key)
+            if wanted and (key > after or after.startswith(key)) and entry.name != _TEMPORARY:
+                yield from _walk(entry.path, key, prefix, after)
+        elif key.startswith(prefix) and key > after:
             with suppress(FileNotFoundError):  # deleted meanwhile
-                if f"{base}{name}".startswith(prefix):
-                    found.append((f"{base}{name}", os.stat(f"{folder}/{name}").st_size))
-    return sorted(found)
+                yield key, entry.stat().st_size
 
 
 def _delete(root: Path, prefix: str) -> None:
@@ -177,8 +192,10 @@ class FileBlobs:
         """Raises `InvalidInput` as `put` does."""
         await asyncio.to_thread(_compose, self._root, key, parts)
 
-    async def list(self, prefix: str) -> list[tuple[str, int]]:
-        return await asyncio.to_thread(_list, self._root, prefix)
+    async def list(
+        self, prefix: str, after: str = "", limit: int | None = None
+    ) -> list[tuple[str, int]]:
+        return await asyncio.to_thread(_list, self._root, prefix, after, limit)
 
     async def delete(self, prefix: str) -> None:
         await asyncio.to_thread(_delete, self._root, prefix)

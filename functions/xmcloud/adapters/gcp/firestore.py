@@ -1,7 +1,7 @@
 """Documents in Firestore, one RPC a call."""
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import grpc
@@ -18,7 +18,7 @@ from xmcloud.adapters.gcp import firestore_codec as codec
 from xmcloud.adapters.gcp.failures import TRANSIENT, translated
 from xmcloud.core import cursors
 from xmcloud.core.errors import TooLarge
-from xmcloud.core.indexes import require_index
+from xmcloud.core.indexes import in_order_of, require_index
 from xmcloud.core.ports import (
     COMMIT_LIMIT,
     WRITES_LIMIT,
@@ -135,19 +135,31 @@ class FirestoreStore:
 
     async def count(self, query: Query) -> int:
         require_index(query)
+        found = await self._aggregated(query, {"n": {"count": {}}})
+        return int(found["n"].integer_value)
+
+    async def total(self, query: Query, field: str) -> float:
+        require_index(in_order_of(query, field))
+        summed = {"sum": {"field": codec.field(field)}}
+        found = await self._aggregated(query, {"n": {"count": {}}, "total": summed})
+        total = found["total"]
+        return float(total.integer_value or total.double_value)
+
+    async def _aggregated(self, query: Query, what: Mapping[str, Any]) -> Any:
+        """The values by alias; `n` counts, for the bill."""
         aggregation = types.StructuredAggregationQuery.pb()(
             structured_query=codec.everything(query),
-            aggregations=[{"alias": "n", "count": {}}],
+            aggregations=[{"alias": alias, **each} for alias, each in what.items()],
         )
         request = _request(
             types.RunAggregationQueryRequest,
             parent=self._documents,
             structured_aggregation_query=aggregation,
         )
-        answers = await self._stream("run_aggregation_query", request)
-        total: int = sum(answer.result.aggregate_fields["n"].integer_value for answer in answers)
-        self._observe("read", max(1, -(-total // _COUNTED_PER_READ)))
-        return total
+        (answer,) = await self._stream("run_aggregation_query", request)
+        found = answer.result.aggregate_fields
+        self._observe("read", max(1, -(-found["n"].integer_value // _COUNTED_PER_READ)))
+        return found
 
     async def commit(self, writes: Sequence[Write]) -> list[Version]:
         """Raises `InvalidInput` and `TooLarge` too, before anything is sent."""

@@ -64,7 +64,7 @@ def version(update_time: Any) -> Version:
 
 def page(root: str, query: Query) -> Any:
     """The query for a page and one document more. Raises `InvalidInput` for a bad cursor."""
-    order = [(_field(name), _DIRECTIONS[direction]) for name, direction in query.order]
+    order = [(field(name), _DIRECTIONS[direction]) for name, direction in query.order]
     order.append(({"field_path": "__name__"}, _DIRECTIONS[query.id_direction]))
     structured = _Query(
         **_matching(query),
@@ -89,7 +89,7 @@ def _matching(query: Query) -> dict[str, Any]:
     filters = [
         {
             "field_filter": {
-                "field": _field(item.field),
+                "field": field(item.field),
                 "op": _OPERATORS[item.operator],
                 "value": _value(item.field, item.value),
             }
@@ -102,7 +102,7 @@ def _matching(query: Query) -> dict[str, Any]:
     return selection
 
 
-def _field(name: str) -> dict[str, str]:
+def field(name: str) -> dict[str, str]:
     return {"field_path": FieldPath(name).to_api_repr()}
 
 

@@ -25,7 +25,7 @@ from xmcloud.adapters.gcp.failures import TRANSIENT, translated
 from xmcloud.adapters.gcp.pulls import HEAD_START, Pull, Pulls
 from xmcloud.core.errors import NotFound, Unavailable
 from xmcloud.core.ports import Delivery, Message, Subscription
-from xmcloud.core.topics import CONTROL_TOPIC
+from xmcloud.core.topics import BUILD_EVENTS, CONTROL_TOPIC
 
 _ACK_DEADLINE = 10
 _BATCH = 1000
@@ -242,7 +242,8 @@ class PubSubQueue:
         return self._api
 
     def _topic(self, topic: str) -> str:
-        return f"{self._project}/topics/xmcloud-{_token(topic)}"
+        ours = "" if topic == BUILD_EVENTS else "xmcloud-"
+        return f"{self._project}/topics/{ours}{_token(topic)}"
 
     def _name(self, subscription: Subscription) -> str:
         id = f"xmcloud-{_token(subscription.topic)}.{_token(subscription.audience)}"

@@ -61,10 +61,12 @@ class GcsBlobs:
             _check_key(each)
         await asyncio.to_thread(self._compose, key, list(parts))
 
-    async def list(self, prefix: str) -> list[tuple[str, int]]:
+    async def list(
+        self, prefix: str, after: str = "", limit: int | None = None
+    ) -> list[tuple[str, int]]:
         """Raises `InvalidInput`, `Unavailable`, and `NotFound` if the bucket is missing."""
         _check_prefix(prefix)
-        return await asyncio.to_thread(self._list, prefix)
+        return await asyncio.to_thread(self._list, prefix, after, limit)
 
     async def delete(self, prefix: str) -> None:
         """Raises `InvalidInput`, `Unavailable`, and `NotFound` if the bucket is missing."""
@@ -126,12 +128,16 @@ class GcsBlobs:
         with self._failures("blob", " or ".join(parts)):
             composed.compose([bucket.blob(part) for part in parts], **self._options)
 
-    def _list(self, prefix: str) -> _Sizes:
+    def _list(self, prefix: str, after: str = "", limit: int | None = None) -> _Sizes:
         with self._failures("bucket", self._bucket_name):
             blobs = self._bucket().list_blobs(
-                prefix=prefix, fields="items(name,size),nextPageToken", **self._options
+                prefix=prefix,
+                start_offset=after or None,
+                max_results=None if limit is None else limit + 1,  # `after` itself comes too
+                fields="items(name,size),nextPageToken",
+                **self._options,
             )
-            return sorted((blob.name, blob.size) for blob in blobs)
+            return sorted((blob.name, blob.size) for blob in blobs if blob.name > after)[:limit]
 
     def _delete(self, prefix: str) -> None:
         with ThreadPoolExecutor(_DELETES_AT_ONCE) as pool:

@@ -4,13 +4,12 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import grpc
 from google.api_core import exceptions
-from google.api_core.client_options import ClientOptions
-from google.api_core.retry import AsyncRetry, if_exception_type
 from pydantic import BaseModel, ValidationError
 
 from xmcloud.adapters.gcp.failures import TRANSIENT, translated
@@ -59,11 +58,7 @@ class VertexPlatform(Platform):
         self._network = network
         self._endpoint = endpoint
         self._once: dict[str, Any] = {"retry": None, "timeout": deadline}
-        predicate = if_exception_type(exceptions.Aborted, *TRANSIENT)
-        self._again: dict[str, Any] = {
-            "retry": AsyncRetry(predicate, initial=0.1, maximum=2.0, timeout=deadline),
-            "timeout": deadline,
-        }
+        self._deadline = deadline
         self._clients: dict[str, JobServiceAsyncClient] = {}
 
     def check(self, jobs: Sequence[Job]) -> None:
@@ -128,6 +123,14 @@ class VertexPlatform(Platform):
         for client in self._clients.values():
             await client.transport.close()
 
+    @cached_property
+    def _again(self) -> dict[str, Any]:
+        from google.api_core.retry import AsyncRetry, if_exception_type
+
+        predicate = if_exception_type(exceptions.Aborted, *TRANSIENT)
+        retry = AsyncRetry(predicate, initial=0.1, maximum=2.0, timeout=self._deadline)
+        return {"retry": retry, "timeout": self._deadline}
+
     async def _list(self, label: str, location: str) -> "list[CustomJob]":
         from xmcloud.adapters.gcp.vertex_spec import LABEL
 
@@ -164,6 +167,8 @@ class VertexPlatform(Platform):
         )
 
         if not self._endpoint:
+            from google.api_core.client_options import ClientOptions
+
             host = f"{location}-aiplatform.googleapis.com"
             return JobServiceAsyncClient(client_options=ClientOptions(api_endpoint=host))
         channel = grpc.aio.insecure_channel(self._endpoint)

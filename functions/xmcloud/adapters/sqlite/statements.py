@@ -79,6 +79,16 @@ def count(query: Query) -> Statement:
     return f"SELECT count(*) FROM {source}{condition}", values  # noqa: S608 - names are checked
 
 
+def total(query: Query, field: str) -> Statement:
+    """The sum, and of how many. Booleans are blobs there, and text is no number either."""
+    terms = [_term(f) for f in query.where if f.operator == "=="] + _ranges(query)
+    condition, values = _conditions(terms)
+    number = column(field)
+    summed = f"CASE WHEN typeof({number}) IN ('integer', 'real') THEN {number} END"
+    source = _source(query, index_for(query))
+    return f"SELECT total({summed}), count(*) FROM {source}{condition}", values  # noqa: S608
+
+
 def _select(query: Query, index: Index | None, terms: list[_Term]) -> Statement:
     condition, values = _conditions(terms)
     order = "".join(f"{column(name)} {direction}, " for name, direction in query.order)

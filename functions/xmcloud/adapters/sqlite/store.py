@@ -12,7 +12,7 @@ from xmcloud.adapters.sqlite.database import INLINE, Database, Row
 from xmcloud.adapters.sqlite.schema import Schema, checked, index_for, index_for_count
 from xmcloud.core import cursors
 from xmcloud.core.errors import TooLarge
-from xmcloud.core.indexes import require_index
+from xmcloud.core.indexes import in_order_of, require_index
 from xmcloud.core.ports import (
     COMMIT_LIMIT,
     WRITES_LIMIT,
@@ -104,6 +104,17 @@ class SqliteStore:
         [(number,)] = await self._database.read(*statements.count(query), INLINE + 1)
         self._observe("read", max(1, -(-number // _COUNTED_PER_READ)))
         return int(number)
+
+    async def total(self, query: Query, field: str) -> float:
+        ordered = in_order_of(query, field)
+        require_index(ordered)
+        index = index_for(ordered)
+        assert index is not None
+        await self._schema.require_index(index)
+        statement = statements.total(ordered, field)
+        [(total, number)] = await self._database.read(*statement, INLINE + 1)
+        self._observe("read", max(1, -(-number // _COUNTED_PER_READ)))
+        return float(total)
 
     async def commit(self, writes: Sequence[Write]) -> list[Version]:
         changes = await self._changes(writes)

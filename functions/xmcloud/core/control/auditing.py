@@ -22,7 +22,7 @@ from xmcloud.core.ports import (
     Write,
 )
 
-_BOOKKEEPING = frozenset({"waiting", "updated_at"})
+_NOTED = frozenset({"waiting.permit_due_at"})
 """When nothing else of a job changes, the control plane noted that its permit went out."""
 
 
@@ -109,11 +109,7 @@ class AuditedStore:
                 left_out += 1
                 continue
             found = self._change(write, after)
-            if (
-                write.collection == JOBS.name
-                and found.before
-                and found.after.keys() <= _BOOKKEEPING
-            ):
+            if write.collection == JOBS.name and found.before and found.after.keys() <= _NOTED:
                 continue
             changes.append(found)
             size += len(found.model_dump_json())

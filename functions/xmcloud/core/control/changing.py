@@ -6,7 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from xmcloud.core.concurrency import for_each
+from xmcloud.core.control.job_lines import log_changes
 from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
+from xmcloud.core.control.quotas import entries, wake
 from xmcloud.core.documents import JOBS, Stored
 from xmcloud.core.errors import Contended, IllegalTransition, Unavailable
 from xmcloud.core.groups import settled
@@ -14,7 +16,7 @@ from xmcloud.core.lifecycle import UNCONFIRMED, permit_confirmed
 from xmcloud.core.models import Job, JobState
 from xmcloud.core.names import derived_id
 from xmcloud.core.platforms import Platform
-from xmcloud.core.ports import WRITES_LIMIT, Message, PreconditionFailed, Write
+from xmcloud.core.ports import WRITES_LIMIT, Message, PreconditionFailed, Version, Write
 from xmcloud.core.topics import CONTROL_TOPIC, NEWS, control_audience, queue_topic
 
 Decide = Callable[[Job], Job]
@@ -104,12 +106,15 @@ async def commit_jobs(
     if not changes and not writes:
         return []
     own = [JOBS.replace(stored, job) for stored, job in changes]
+    used = [entry for stored, job in changes for entry in entries(stored.item, job)]
     try:
-        versions = await plane.store.commit([*own, *writes])
+        versions = await plane.store.commit([*own, *writes, *used])
     except PreconditionFailed:
         return None
     for _, job in changes:
         plane.announce(job)
+    log_changes((stored.item, job) for stored, job in changes)
+    await wake(plane, ((stored.item, job) for stored, job in changes))
     return [JOBS.written(job, v) for (_, job), v in zip(changes, versions, strict=False)]
 
 
@@ -120,15 +125,43 @@ async def apply_jobs(
 
     Not for jobs of a group.
     """
+    versions: dict[int, Version | None] = {}
+    alone: list[tuple[int, list[Write]]] = []
+    together: list[tuple[int, Write]] = []
+    for place, (stored, job) in enumerate(changes):
+        write, used = JOBS.replace(stored, job), entries(stored.item, job)
+        if used:
+            alone.append((place, [write, *used]))
+        else:
+            together.append((place, write))
+
+    async def commit(one: tuple[int, list[Write]]) -> None:
+        versions[one[0]] = None
+        with suppress(PreconditionFailed):
+            versions[one[0]] = (await plane.store.commit(one[1]))[0]
+
+    await for_each(alone, commit)
+    for start in range(0, len(together), WRITES_LIMIT):
+        part = together[start : start + WRITES_LIMIT]
+        made = await plane.store.apply([write for _, write in part])
+        versions |= zip((place for place, _ in part), made, strict=True)
+    return await _applied(plane, changes, [versions[place] for place in range(len(changes))])
+
+
+async def _applied(
+    plane: ControlPlane,
+    changes: Sequence[tuple[Stored[Job], Job]],
+    versions: Sequence[Version | None],
+) -> list[Stored[Job] | None]:
     applied: list[Stored[Job] | None] = []
-    for start in range(0, len(changes), WRITES_LIMIT):
-        part = changes[start : start + WRITES_LIMIT]
-        writes: list[Write] = [JOBS.replace(stored, job) for stored, job in part]
-        versions = await plane.store.apply(writes)
-        for (_, job), version in zip(part, versions, strict=True):
-            applied.append(None if version is None else JOBS.written(job, version))
-            if version is not None:
-                plane.announce(job)
+    done: list[tuple[Job, Job]] = []
+    for (stored, job), version in zip(changes, versions, strict=True):
+        applied.append(None if version is None else JOBS.written(job, version))
+        if version is not None:
+            plane.announce(job)
+            done.append((stored.item, job))
+    log_changes(done)
+    await wake(plane, done)
     return applied
 
 

@@ -2,22 +2,24 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate
 from typing import Literal
 
 from xmcloud.core import lifecycle, queries
 from xmcloud.core.control import gathering
-from xmcloud.core.control.changing import apply_jobs, change_job, load_group
+from xmcloud.core.control.changing import apply_jobs, commit_jobs, load_group
 from xmcloud.core.control.free import Free
-from xmcloud.core.control.plane import ControlPlane
+from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.control.queues import paused_queues
+from xmcloud.core.control.quotas import Turn
 from xmcloud.core.documents import JOBS, Stored
-from xmcloud.core.errors import InvalidInput
+from xmcloud.core.errors import Contended, InvalidInput
 from xmcloud.core.groups import whole
 from xmcloud.core.models import Job, JobState, Session
-from xmcloud.core.ports import Query
+from xmcloud.core.ports import COMMIT_LIMIT, WRITES_LIMIT, Query
 from xmcloud.core.worker_protocol import Claim, QueueAnswer, Reservation
 
 PASSED_OVER = 200
@@ -25,6 +27,9 @@ PASSED_OVER = 200
 
 ROUNDS = 4
 """Times a claim looks again after losing races to other workers."""
+
+CLAIM_BYTES = 4096
+"""By which a claim makes the document of a job larger, at most."""
 
 Answer = Literal["empty", "more", "unfit", "paused"]
 
@@ -68,33 +73,44 @@ async def claim_jobs(plane: ControlPlane, session: Session, claim: Claim) -> Cla
 
 
 async def claim_only(plane: ControlPlane, session: Session, id: str) -> Claimed:
-    """That job, whether it fits or not. Raises `IllegalTransition`, and `InvalidInput` for a job
-    of a group or of a target."""
+    """That job, whether it fits or not. Raises `IllegalTransition`, `OverQuota`, and
+    `InvalidInput` for a job of a group or of a target."""
+    for attempt in range(TRIES):
+        turn = Turn(plane)
+        stored = await JOBS.get(plane.store, id)
+        taken = _taken_out(plane, session, stored.item)
+        excess = await turn.excess([taken])
+        if excess is not None:
+            raise excess.refusal()
+        done = await commit_jobs(plane, [(stored, taken)], turn.passing([taken.project]))
+        if done is not None:
+            return Claimed(jobs=[done[0].item])
+        await backoff(attempt)
+    raise Contended(f"Job {id}")
 
-    def decide(job: Job) -> Job:
-        if job.group:
-            raise InvalidInput("only", id, "a job that is alone; a group starts as a whole")
-        if job.pool in plane.targets:
-            raise InvalidInput("only", id, f"a job of workers; this one is for {job.pool}")
-        now = plane.clock.now()
-        if job.state in (JobState.DRAFT, JobState.STOPPED, JobState.FAILED):
-            position = lifecycle.position_at(now)
-            job = lifecycle.enqueued(job, job.queue, position, session.worker, now)
-        return lifecycle.claimed(job, session.worker, session.id, now)
 
-    return Claimed(jobs=[(await change_job(plane, id, decide)).job.item])
+def _taken_out(plane: ControlPlane, session: Session, job: Job) -> Job:
+    """Claimed, from wherever it is."""
+    if job.group:
+        raise InvalidInput("only", job.id, "a job that is alone; a group starts as a whole")
+    if job.pool in plane.targets:
+        raise InvalidInput("only", job.id, f"a job of workers; this one is for {job.pool}")
+    if not session.understands(job.spec):
+        raise InvalidInput("only", job.id, "a job without secrets, or the worker a newer one")
+    now = plane.clock.now()
+    if job.state in (JobState.DRAFT, JobState.STOPPED, JobState.FAILED):
+        position = lifecycle.position_at(now)
+        job = lifecycle.enqueued(job, job.queue, position, session.worker, now)
+    return lifecycle.claimed(job, session.worker, session.id, now)
 
 
 async def _from_queue(
     plane: ControlPlane, session: Session, queue: str, free: Free, claimed: Claimed
 ) -> Answer:
     for _ in range(ROUNDS):
-        choice = await _choose(plane, session, queue, free, claimed)
-        now = plane.clock.now()
-        claims = [
-            (s, lifecycle.claimed(s.item, session.worker, session.id, now)) for s in choice.chosen
-        ]
-        applied = await apply_jobs(plane, claims) if claims else []
+        turn = Turn(plane)
+        choice = await _choose(plane, session, queue, free, claimed, turn)
+        applied = await _apply(plane, session, choice.chosen, turn)
         for stored, done in zip(choice.chosen, applied, strict=True):
             if done is None:
                 free.give_back([stored.item])
@@ -105,32 +121,68 @@ async def _from_queue(
     return "more"
 
 
+async def _apply(
+    plane: ControlPlane, session: Session, chosen: Sequence[Stored[Job]], turn: Turn
+) -> list[Stored[Job] | None]:
+    """Claims each that still waits; those that have to pass a turnstile go together, or not."""
+    now = plane.clock.now()
+    claims = [(s, lifecycle.claimed(s.item, session.worker, session.id, now)) for s in chosen]
+    done: dict[str, Stored[Job]] = {}
+    free: list[tuple[Stored[Job], Job]] = []
+    for project in {job.project for _, job in claims}:
+        mine = [claim for claim in claims if claim[1].project == project]
+        if passing := turn.passing([project]):
+            together = await commit_jobs(plane, _in_one_commit(mine), passing)
+            done |= {stored.item.id: stored for stored in together or []}
+        else:
+            free += mine
+    applied = await apply_jobs(plane, free) if free else []
+    done |= {stored.item.id: stored for stored in applied if stored is not None}
+    return [done.get(stored.item.id) for stored in chosen]
+
+
+def _in_one_commit(claims: Sequence[tuple[Stored[Job], Job]]) -> list[tuple[Stored[Job], Job]]:
+    """The first of them, as many as fit beside a turnstile; the rest is for the next round."""
+    bodies = (len(str(stored.document.data["body"]).encode()) for stored, _ in claims)
+    sizes = accumulate(size + CLAIM_BYTES for size in bodies)
+    fitting = sum(size <= COMMIT_LIMIT for size in sizes)
+    return list(claims[: min(max(1, fitting), WRITES_LIMIT - 1)])
+
+
 async def _choose(
-    plane: ControlPlane, session: Session, queue: str, free: Free, claimed: Claimed
+    plane: ControlPlane, session: Session, queue: str, free: Free, claimed: Claimed, turn: Turn
 ) -> _Choice:
     """The first jobs that fit, taken off `free`, and whether more would be there."""
     choice = _Choice()
     groups: set[str] = set()
-    async for stored in _candidates(plane, session.pool, queue, free.slots + 1):
+    async for stored in _waiting(plane, session.pool, queue, free.slots + 1, turn):
         job = stored.item
         if job.group:
             if job.members[0] not in groups:
                 groups.add(job.members[0])
-                left = await _take_group(plane, session, stored, free, claimed)
+                left = await _take_group(plane, session, stored, free, claimed, turn)
                 choice.left = left or choice.left
-        elif not free.fits(job):
+        elif not free.fits(job) or not session.understands(job.spec):
             choice.left = "unfit"
         elif free.slots == 0:
             choice.left = "more"
             return choice
+        elif await turn.excess([job]) is not None:
+            choice.left = "unfit"
         else:
+            turn.take([job])
             free.take(job)
             choice.chosen.append(stored)
     return choice
 
 
 async def _take_group(
-    plane: ControlPlane, session: Session, stored: Stored[Job], free: Free, claimed: Claimed
+    plane: ControlPlane,
+    session: Session,
+    stored: Stored[Job],
+    free: Free,
+    claimed: Claimed,
+    turn: Turn,
 ) -> Answer | None:
     """Claims a group that fits as a whole, or keeps what is free for a part of it.
 
@@ -142,19 +194,50 @@ async def _take_group(
     left = [member for member in unit if member.item.state is JobState.QUEUED]
     if free.slots == 0:
         return "more"
-    taken = await gathering.take(plane, session, left, free)
+    jobs = [member.item for member in left]
+    if not all(session.understands(job.spec) for job in jobs):
+        return "unfit"
+    if await turn.excess(jobs) is not None:
+        return "unfit"
+    project = jobs[0].project
+    taken = await gathering.take(plane, session, left, free, turn.passing([project]))
     if taken is None:
         return "unfit"
+    if taken.jobs:
+        turn.take(jobs)
+        await turn.passed(project)
     claimed.jobs += taken.jobs
     claimed.reservations += taken.reservations
     return None
 
 
-async def _candidates(
-    plane: ControlPlane, pool: str, queue: str, first: int
+async def _waiting(
+    plane: ControlPlane, pool: str, queue: str, first: int, turn: Turn
 ) -> AsyncIterator[Stored[Job]]:
-    """What waits for this pool or for any, by position; few reads when the head fits."""
+    """What waits for this pool or for any, by position.
+
+    Where a project that is full has so much at the head that nobody looks past it, the others'
+    jobs follow.
+    """
     lines = [_Line(plane, queries.claimable(queue, name), first) for name in (pool, "")]
+    seen: set[str] = set()
+    async for stored in _candidates(plane, lines):
+        seen.add(stored.item.id)
+        yield stored
+    if not turn.full or not any(line.jobs for line in lines):
+        return
+    beyond = [
+        _Line(plane, queries.claimable_in(project, queue, name), first)
+        for project in turn.others()
+        for name in (pool, "")
+    ]
+    async for stored in _candidates(plane, beyond):
+        if stored.item.id not in seen:
+            yield stored
+
+
+async def _candidates(plane: ControlPlane, lines: Sequence["_Line"]) -> AsyncIterator[Stored[Job]]:
+    """The jobs of those lines by position; few reads when the head fits."""
     await asyncio.gather(*(line.fill() for line in lines))
     now = plane.clock.now()
     for _ in range(PASSED_OVER):

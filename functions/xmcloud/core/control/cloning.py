@@ -11,23 +11,32 @@ from xmcloud.core.control.experiments import (
     add,
     create_experiment,
     digest_of,
+    id_for,
     job_pages,
 )
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.queues import require_queues
+from xmcloud.core.control.quotas import require_room_for
+from xmcloud.core.control.secrets import check_secrets
 from xmcloud.core.documents import EXPERIMENTS
+from xmcloud.core.errors import OverQuota
+from xmcloud.core.identity import Permission
 from xmcloud.core.models import Auxiliary, Experiment, Job
 from xmcloud.core.overrides import check, generated_script, overridden
 from xmcloud.core.patches import carried
 from xmcloud.core.protocol import BATCH_LIMIT, CloneExperiment, NewExperiment
 from xmcloud.core.runs import for_anyone
 from xmcloud.core.specs import GitSource, Image, JobSpec
+from xmcloud.core.usage import gpus_of
 
 
 async def clone_experiment(
     plane: ControlPlane, id: str, request: CloneExperiment, key: str
 ) -> Experiment:
-    """A new experiment whose jobs have the same definitions, but for what the request changes."""
+    """A new experiment whose jobs have the same definitions, but for what the request changes.
+
+    Raises `Forbidden` unless the caller may write in its project.
+    """
     original = (await EXPERIMENTS.get(plane.store, id)).item
     jobs = [stored.item async for page in job_pages(plane, id) for stored in page]
     return await _clone(plane, original, jobs, request, key)
@@ -47,25 +56,44 @@ async def _clone(
     request: CloneExperiment,
     key: str,
 ) -> Experiment:
+    project = request.project or original.project
+    plane.caller.require(Permission.WRITE, project)
     check(request, [job.spec for job in jobs])
     if request.queue is not None:
         await require_queues(plane, [request.queue])
     specs = await _definitions(plane, jobs, request)
+    await check_secrets(plane, project, specs.values())
     units: dict[int, list[Job]] = {}
     for job in jobs:
         units.setdefault(job.unit, []).append(job)
     copies = [_copy(unit, specs, request.queue) for unit in units.values()]
     new = NewExperiment(
         title=request.title or original.title,
+        project=project,
         creator=request.creator,
         tags=original.tags,
         notes=original.notes,
     )
+    if request.queue is not None:
+        await _require_room(plane, new, list(specs.values()), key)
     made = await create_experiment(plane, new, key, cloned_from=original.id)
     digest = digest_of(request)
     for start, part in _batches(copies):
         await add(plane, made.id, part, f"{key}/{start}", digest)
     return (await EXPERIMENTS.get(plane.store, made.id)).item
+
+
+async def _require_room(
+    plane: ControlPlane, new: NewExperiment, specs: Sequence[JobSpec], key: str
+) -> None:
+    """For all of it; a clone that was made before is not in its own way. Raises `OverQuota`."""
+    with_gpus = sum(1 for spec in specs if gpus_of(spec))
+    try:
+        await require_room_for(plane, new.project, new.creator, len(specs), with_gpus)
+    except OverQuota:
+        (there,) = await EXPERIMENTS.get_many(plane.store, [id_for(plane, key)])
+        if there is None:
+            raise
 
 
 async def _definitions(

@@ -5,7 +5,7 @@ submission that was cut short is found again by its label.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import accumulate
 
@@ -13,6 +13,7 @@ from xmcloud.core import lifecycle, queries
 from xmcloud.core.control.changing import commit_jobs, load_group, target_session
 from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.control.queues import ordered_queues
+from xmcloud.core.control.quotas import Turn
 from xmcloud.core.control.submissions import submit
 from xmcloud.core.control.targets import require_target
 from xmcloud.core.documents import JOBS, TARGETS, Stored
@@ -72,7 +73,8 @@ async def _claim(plane: ControlPlane, name: str) -> tuple[list[list[Job]], timed
         now = plane.clock.now()
         stored, state = await load_state(plane, name, now)
         held = await plane.store.count(queries.held_by(session))
-        units = await _choose(plane, name, state, target.limit - held)
+        turn = Turn(plane)
+        units = await _choose(plane, name, state, target.limit - held, turn)
         if not units:
             return [], None
         paced = _in_one_commit(units[: min(AT_ONCE, int(state.submissions))])
@@ -83,7 +85,8 @@ async def _claim(plane: ControlPlane, name: str) -> tuple[list[list[Job]], timed
         claims = [
             (s, lifecycle.claimed(s.item, name, session, now)) for unit in paced for s in unit
         ]
-        done = await commit_jobs(plane, claims, [write])
+        passing = turn.passing({job.project for _, job in claims})
+        done = await commit_jobs(plane, claims, [write, *passing])
         if done is not None:
             jobs = iter(done)
             return [[next(jobs).item for _ in unit] for unit in paced], None
@@ -92,8 +95,8 @@ async def _claim(plane: ControlPlane, name: str) -> tuple[list[list[Job]], timed
 
 
 def _in_one_commit(units: Sequence[list[Stored[Job]]]) -> list[list[Stored[Job]]]:
-    """The first of them, as many as fit beside the target's own write."""
-    sizes = accumulate(map(len, units))
+    """The first of them, as many as fit beside the target's own write and a turnstile for each."""
+    sizes = accumulate(len(unit) + 1 for unit in units)
     return [unit for unit, size in zip(units, sizes, strict=True) if size < WRITES_LIMIT]
 
 
@@ -116,7 +119,7 @@ async def load_state(
 
 
 async def _choose(
-    plane: ControlPlane, name: str, state: TargetState, room: int
+    plane: ControlPlane, name: str, state: TargetState, room: int, turn: Turn
 ) -> list[list[Stored[Job]]]:
     """Whole units for which there is room, by queue and position; blocked kinds are passed over.
 
@@ -128,17 +131,37 @@ async def _choose(
             continue
         if room <= 0:
             break
-        query = queries.claimable(queue.name, name).page(LOOKED_AT, None)
-        page, _ = await JOBS.find(plane.store, query)
-        for stored in _leaders(page):
+        async for stored in _waiting(plane, queue.name, name, turn):
             unit = await _ready(plane, stored, state)
-            if not unit or len(unit) > limit:
+            jobs = [member.item for member in unit]
+            if not unit or len(unit) > limit or await turn.excess(jobs) is not None:
                 continue
             if len(unit) > room:
                 return chosen
+            turn.take(jobs)
             chosen.append(unit)
             room -= len(unit)
     return chosen
+
+
+async def _waiting(
+    plane: ControlPlane, queue: str, name: str, turn: Turn
+) -> AsyncIterator[Stored[Job]]:
+    """One job of each of the first units; if full projects hide the others', of theirs too."""
+    query = queries.claimable(queue, name).page(LOOKED_AT, None)
+    page, more = await JOBS.find(plane.store, query)
+    first = _leaders(page)
+    for stored in first:
+        yield stored
+    if more is None or not turn.full:
+        return
+    seen = {stored.item.members[0] for stored in first}
+    for project in turn.others():
+        query = queries.claimable_in(project, queue, name).page(LOOKED_AT, None)
+        page, _ = await JOBS.find(plane.store, query)
+        for stored in _leaders(page):
+            if stored.item.members[0] not in seen:
+                yield stored
 
 
 def _leaders(page: Iterable[Stored[Job]]) -> list[Stored[Job]]:

@@ -10,12 +10,17 @@ from xmcloud.core import queries
 from xmcloud.core.base import Model
 from xmcloud.core.control.builds import join_builds, known_images
 from xmcloud.core.control.changing import spread
+from xmcloud.core.control.job_lines import log_changes
+from xmcloud.core.control.members import load_project
 from xmcloud.core.control.overflow import at_once
 from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.control.queues import require_queues
+from xmcloud.core.control.quotas import WAITING, require_room
+from xmcloud.core.control.secrets import check_secrets
 from xmcloud.core.control.targets import check_targets
 from xmcloud.core.documents import EXPERIMENTS, JOBS, Stored
-from xmcloud.core.errors import Contended, KeyReused
+from xmcloud.core.errors import Contended, KeyReused, OverQuota
+from xmcloud.core.identity import DEFAULT_PROJECT
 from xmcloud.core.lifecycle import position_at, waiting_from
 from xmcloud.core.models import Auxiliary, Experiment, Job, JobState, Member, Reason, ReasonCode
 from xmcloud.core.names import derived_id, job_id
@@ -54,12 +59,23 @@ def digest_of(request: Model) -> str:
     return hashlib.sha256(request.model_dump_json().encode()).hexdigest()
 
 
+def id_for(plane: ControlPlane, key: str) -> str:
+    """Of the experiment that the caller makes with the key."""
+    return derived_id("experiment", plane.caller.name, key)
+
+
 async def create_experiment(
     plane: ControlPlane, request: NewExperiment, key: str, *, cloned_from: str | None = None
 ) -> Experiment:
-    """The experiment of that idempotency key, made if it is not there. Raises `KeyReused`."""
+    """The experiment of that person's key, made if it is not there.
+
+    Raises `KeyReused`, and `NotFound` for the project.
+    """
+    if request.project != DEFAULT_PROJECT:
+        await load_project(plane, request.project)
     experiment = Experiment(
-        id=derived_id("experiment", key),
+        id=id_for(plane, key),
+        project=request.project,
         title=request.title,
         creator=request.creator,
         tags=request.tags,
@@ -95,12 +111,25 @@ async def add_units(
 async def add(
     plane: ControlPlane, experiment_id: str, units: Sequence[Unit], key: str, digest: str
 ) -> list[Job]:
-    """The jobs of those units, in order, made in one commit. Raises `KeyReused`."""
+    """The jobs of those units, in order, made in one commit.
+
+    Raises `KeyReused` and `OverQuota`.
+    """
     images = await known_images(plane, [e.spec for unit in units for e in unit.entries])
     for attempt in range(TRIES):
         experiment = await EXPERIMENTS.get(plane.store, experiment_id)
-        made = _new_jobs(experiment.item, units, key, digest, images, plane.clock.now())
+        now = plane.clock.now()
+        made = _new_jobs(experiment.item, units, key, digest, images, now, plane.trace)
         check_targets(plane, made)
+        try:
+            await require_room(plane, [j for unit in made for j in unit if j.state in WAITING])
+        except OverQuota:
+            there = await _there(plane, made)
+            if not there:
+                raise
+            return _same_batch(there, key, digest)
+        specs = [job.spec for unit in made for job in unit]
+        await check_secrets(plane, experiment.item.project, specs)
         early = await at_once(plane, made)
         jobs = [_overflowed(job) if job.id in early else job for unit in made for job in unit]
         grown = experiment.item.evolve(units=experiment.item.units + len(units))
@@ -108,15 +137,21 @@ async def add(
         try:
             versions = await plane.store.commit(writes)
         except PreconditionFailed:
-            there = await JOBS.get_many(plane.store, [job.id for job in jobs])
-            if there[0] is not None:
-                return _same_batch([found for found in there if found], key, digest)
+            if there := await _there(plane, made):
+                return _same_batch(there, key, digest)
             await backoff(attempt)
             continue
         plane.signals.send(f"experiment/{experiment_id}")
+        log_changes((None, job) for job in jobs)
         stored = [JOBS.written(j, v) for j, v in zip(jobs, versions[1:], strict=True)]
         return [found.item for found in await join_builds(plane, await spread(plane, stored))]
     raise Contended(f"Experiment {experiment_id}")
+
+
+async def _there(plane: ControlPlane, made: Sequence[Sequence[Job]]) -> list[Stored[Job]]:
+    """The jobs, if the same request was served before."""
+    found = await JOBS.get_many(plane.store, [job.id for unit in made for job in unit])
+    return [stored for stored in found if stored is not None]
 
 
 def _overflowed(job: Job) -> Job:
@@ -138,6 +173,7 @@ def _new_jobs(
     digest: str,
     images: Mapping[str, str],
     now: datetime,
+    trace: str,
 ) -> list[list[Job]]:
     """The jobs of each unit."""
     made: list[list[Job]] = []
@@ -150,12 +186,15 @@ def _new_jobs(
         )
         common = {
             "experiment_id": experiment.id,
+            "project": experiment.project,
+            "creator": experiment.creator,
             "unit": number,
             "group": members if len(members) > 1 else (),
             "auxiliary": unit.auxiliary,
             "created_at": now,
             "updated_at": now,
             "batch": digest,
+            "trace": trace,
         }
         made.append([])
         for place, member, entry in zip(places, members, unit.entries, strict=True):
@@ -232,7 +271,11 @@ async def edit_experiment(plane: ControlPlane, id: str, request: EditExperiment)
     raise Contended(f"Experiment {id}")
 
 
-async def list_experiments(plane: ControlPlane, limit: int, cursor: str | None) -> Experiments:
-    page, after = await EXPERIMENTS.find(plane.store, queries.experiments().page(limit, cursor))
+async def list_experiments(
+    plane: ControlPlane, project: str | None, limit: int, cursor: str | None
+) -> Experiments:
+    """A page of all, or of those of a project, the newest first."""
+    query = queries.experiments_in(project) if project else queries.experiments()
+    page, after = await EXPERIMENTS.find(plane.store, query.page(limit, cursor))
     statuses = await asyncio.gather(*(_status(plane, stored.item) for stored in page))
     return Experiments(experiments=list(statuses), cursor=after)

@@ -35,9 +35,13 @@ class Taken:
 
 
 async def take(
-    plane: ControlPlane, session: Session, unit: Sequence[Stored[Job]], free: Free
+    plane: ControlPlane,
+    session: Session,
+    unit: Sequence[Stored[Job]],
+    free: Free,
+    passing: Sequence[Write] = (),
 ) -> Taken | None:
-    """What this worker gets of a group of which everything waits.
+    """What this worker gets of a group of which everything waits; `passing` goes with its start.
 
     None when another group gathers, when all workers of the pool together are too small, or when
     somebody else was faster.
@@ -49,17 +53,21 @@ async def take(
             job.id: Place(session=session.id, port=port)
             for job, port in zip(jobs, ports, strict=True)
         }
-        started = await _start(plane, unit, places, {session.id: session}, [])
+        started = await _start(plane, unit, places, {session.id: session}, passing)
         if started is None:
             free.give_back(jobs)
             free.ports += ports
             return None
         return Taken(jobs=started)
-    return await _gather(plane, session, unit, free)
+    return await _gather(plane, session, unit, free, passing)
 
 
 async def _gather(
-    plane: ControlPlane, session: Session, unit: Sequence[Stored[Job]], free: Free
+    plane: ControlPlane,
+    session: Session,
+    unit: Sequence[Stored[Job]],
+    free: Free,
+    passing: Sequence[Write],
 ) -> Taken | None:
     for attempt in range(TRIES):
         now = plane.clock.now()
@@ -80,7 +88,8 @@ async def _gather(
         new = [each.item for each in unit if each.item.id in placed.places.keys() - found.places]
         if placed.places.keys() == {each.item.id for each in unit}:
             over = pool.evolve(gathering=None, vain=_without(pool.vain, placed.leader))
-            started = await _start(plane, unit, placed.places, sessions, [_write(stored, over)])
+            writes = [_write(stored, over), *passing]
+            started = await _start(plane, unit, placed.places, sessions, writes)
             if started is not None:
                 here = [j for j in started if j.attempt and j.attempt.session == session.id]
                 return Taken(jobs=here)
@@ -250,7 +259,7 @@ async def _start(
     unit: Sequence[Stored[Job]],
     places: dict[str, Place],
     sessions: dict[str, Session],
-    writes: list[Write],
+    writes: Sequence[Write],
 ) -> list[Job] | None:
     """Claims the whole group in one commit, and has the other workers ask for their part."""
     peers = {stored.item.name: _peer(places[stored.item.id], sessions) for stored in unit}

@@ -16,12 +16,18 @@ from xmcloud.core.control.experiments import job_pages
 from xmcloud.core.control.overflow import at_once
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.queues import require_queues
+from xmcloud.core.control.quotas import require_room
+from xmcloud.core.control.secrets import check_secrets
 from xmcloud.core.control.statistics import statistics_of
-from xmcloud.core.documents import EXPERIMENTS, Stored
+from xmcloud.core.documents import EXPERIMENTS, JOBS, Stored
 from xmcloud.core.errors import IllegalTransition, InvalidInput, NotFound, XmcloudError
+from xmcloud.core.identity import DEFAULT_PROJECT, Permission
 from xmcloud.core.models import Experiment, Job, JobState, StopRequest
 from xmcloud.core.names import ID_LENGTH
+from xmcloud.core.ports import Document
 from xmcloud.core.protocol import Act, Acted, EditJob, Enqueue, Skipped, Stop
+
+ENQUEUED_FROM = (JobState.DRAFT, JobState.STOPPED, JobState.FAILED)
 
 
 class AmbiguousId(XmcloudError):
@@ -31,19 +37,26 @@ class AmbiguousId(XmcloudError):
 
 
 async def resolve(plane: ControlPlane, collection: str, prefix: str) -> str:
-    """The one id that begins with `prefix`. Raises `NotFound` and `AmbiguousId`."""
+    """The one id, of those that the caller may see, that begins with `prefix`.
+
+    Raises `NotFound` and `AmbiguousId`. Of a whole id, whoever loads it checks.
+    """
     kind = Experiment if collection == EXPERIMENTS.name else Job
     if not prefix.isalnum() or not prefix.isascii():
         raise NotFound(kind.__name__.lower(), prefix)
     if len(prefix) == ID_LENGTH:
         return prefix
     page = await plane.store.find(queries.by_prefix(collection, prefix).page(5, None))
-    ids = [document.id for document in page.documents]
+    ids = [document.id for document in page.documents if _visible(plane, document)]
     if not ids:
         raise NotFound(kind.__name__.lower(), prefix)
     if len(ids) > 1:
         raise AmbiguousId(f"{prefix!r} begins {', '.join(ids)}.", "Give more characters.")
     return ids[0]
+
+
+def _visible(plane: ControlPlane, document: Document) -> bool:
+    return plane.caller.may(Permission.READ, str(document.data.get("project", DEFAULT_PROJECT)))
 
 
 def _stop(plane: ControlPlane, request: Stop) -> Decide:
@@ -70,7 +83,13 @@ def _enqueue(plane: ControlPlane, request: Enqueue, overflowed: Collection[str])
         now = plane.clock.now()
         last = max(last + 1, lifecycle.position_at(now))
         return lifecycle.enqueued(
-            job, request.queue, last, request.by, now, overflowed=job.id in overflowed
+            job,
+            request.queue,
+            last,
+            request.by,
+            now,
+            overflowed=job.id in overflowed,
+            trace=plane.trace,
         )
 
     return decide
@@ -101,6 +120,7 @@ async def enqueue_job(plane: ControlPlane, id: str, request: Enqueue) -> Job:
     """With its whole group."""
     await require_queues(plane, [request.queue])
     unit = [stored.item for stored in await load_unit(plane, id)]
+    await require_room(plane, [job for job in unit if job.state in ENQUEUED_FROM])
     decide = _enqueue(plane, request, await at_once(plane, [unit]))
     changed = await change_unit(plane, id, decide, check=_has_ended)
     newest = {s.item.id: s.item for s in await _queued(plane, changed.all)}
@@ -108,7 +128,13 @@ async def enqueue_job(plane: ControlPlane, id: str, request: Enqueue) -> Job:
 
 
 async def edit_job(plane: ControlPlane, id: str, request: EditJob) -> Job:
-    """Raises `InvalidInput` for what would set the job apart from its group."""
+    """Raises `InvalidInput` for what would set the job apart from its group.
+
+    Raises as `check_secrets` too.
+    """
+    if request.spec is not None and request.spec.secrets:
+        project = (await JOBS.get(plane.store, id)).item.project
+        await check_secrets(plane, project, [request.spec])
 
     def decide(job: Job) -> Job:
         if job.group:
@@ -149,9 +175,12 @@ async def dequeue_all(plane: ControlPlane, experiment: str, request: Act) -> Act
 async def enqueue_all(plane: ControlPlane, experiment: str, request: Enqueue) -> Acted:
     await require_queues(plane, [request.queue])
     units: dict[int, list[Job]] = {}
+    more: list[Job] = []
     async for page in job_pages(plane, experiment):
+        more += (stored.item for stored in page if stored.item.state in ENQUEUED_FROM)
         for job in (stored.item for stored in page if stored.item.spec.overflow):
             units.setdefault(job.unit, []).append(job)
+    await require_room(plane, more)
     decide = _enqueue(plane, request, await at_once(plane, list(units.values())))
     acted, stored = await _act_on_all(plane, experiment, decide, check=_has_ended)
     newest = {s.item.id: s.item for s in await _queued(plane, stored)}
@@ -162,8 +191,7 @@ def _has_ended(unit: list[Job]) -> None:
     """A job that still stops would take the rest out of the queue again. Raises for it."""
     for job in unit:
         if job.state.active:
-            legal = (JobState.DRAFT, JobState.STOPPED, JobState.FAILED)
-            raise IllegalTransition("enqueue", job.full_name, job.state, legal)
+            raise IllegalTransition("enqueue", job.full_name, job.state, ENQUEUED_FROM)
 
 
 async def _act_on_all(

@@ -12,6 +12,7 @@ from xmcloud.core.control.dispatch import load_state
 from xmcloud.core.control.gathering import could_ever_fit, neediest_first, vain_until
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.queues import paused_queues
+from xmcloud.core.control.quotas import Turn
 from xmcloud.core.documents import BUILDS, EXPERIMENTS, JOBS, POOLS, SESSIONS, Stored
 from xmcloud.core.models import Gathering, Job, JobState, PoolState, Session
 from xmcloud.core.pending_facts import (
@@ -104,6 +105,7 @@ async def _facts(plane: ControlPlane, jobs: Sequence[Stored[Job]]) -> list[tuple
         _sessions(plane, any(not _for_target(plane, stored.item) for stored in queued)),
     )
     yard = await _yard(plane, queued, units, sessions)
+    turn = Turn(plane)
     now, told = plane.clock.now(), []
     for job in (stored.item for stored in jobs):
         facts = Facts(now, [job], "ID", builds.get(job.pending_build or ""))
@@ -113,6 +115,7 @@ async def _facts(plane: ControlPlane, jobs: Sequence[Stored[Job]]) -> list[tuple
                 facts,
                 unit=[stored.item for stored in unit],
                 paused=job.queue in paused,
+                excess=await turn.excess([each.item for each in _left(unit)]),
                 for_target=_for_target(plane, job),
                 target=targets.get(job.pool),
                 workers=yard.workers(job),
@@ -120,6 +123,11 @@ async def _facts(plane: ControlPlane, jobs: Sequence[Stored[Job]]) -> list[tuple
             )
         told.append((job, facts))
     return told
+
+
+def _left(unit: Sequence[Stored[Job]]) -> list[Stored[Job]]:
+    """What is to start together."""
+    return [stored for stored in unit if stored.item.state is not JobState.COMPLETED]
 
 
 def _for_target(plane: ControlPlane, job: Job) -> bool:
@@ -189,7 +197,7 @@ class _Yard:
         """Those that may start the group; none for a job alone."""
         if not job.group:
             return []
-        left = [stored for stored in unit if stored.item.state is not JobState.COMPLETED]
+        left = _left(unit)
         names = dict.fromkeys(worker.session.pool for worker in self.workers(job))
         return [self._pool(name, left) for name in names]
 

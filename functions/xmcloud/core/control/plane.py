@@ -3,13 +3,19 @@
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Self
 
 from xmcloud.core.attempt_tokens import AttemptTokens
+from xmcloud.core.control.auditing import AuditedStore
+from xmcloud.core.control.quota_cache import QuotaCache
+from xmcloud.core.identity import Principal
+from xmcloud.core.migrations import SchemaSeen
 from xmcloud.core.models import Job
 from xmcloud.core.platforms import Builder, Platform
 from xmcloud.core.ports import Blobs, Clock, Queue, Store
+from xmcloud.core.secrets import Secrets
 from xmcloud.core.signals import Signals
 
 TRIES = 12
@@ -36,7 +42,8 @@ class ControlPlane:
     sweeps on time. `look_again` is how often a
     waiting request looks for changes made by other processes, and `overlap` how much later a
     write may become visible than the time it carries. `url` is where jobs in the cloud reach
-    the API.
+    the API. `caller` is whom a request is of; the control plane itself may do everything. `trace`
+    is what jobs that it enqueues belong to.
     """
 
     store: Store
@@ -49,10 +56,24 @@ class ControlPlane:
     overlap: timedelta = timedelta(seconds=2)
     alarm: Callable[[str, datetime], None] = field(default=lambda subject, due: None)
     signals: Signals = field(default_factory=Signals)
+    quotas: QuotaCache = field(default_factory=QuotaCache)
+    schema: SchemaSeen = field(default_factory=SchemaSeen)
     targets: Mapping[str, Target] = field(default_factory=dict)
     builder: Builder | None = None
+    secrets: Secrets | None = None
     tokens: AttemptTokens = field(default_factory=AttemptTokens)
     url: str = ""
+    caller: Principal = field(default_factory=Principal.owning)
+    trace: str = ""
+
+    def of(self, caller: Principal) -> Self:
+        """For a request that changes nothing, or nothing that people answer for."""
+        return replace(self, caller=caller)
+
+    def changed_by(self, caller: Principal, action: str, trace: str = "") -> Self:
+        """For a request; what it changes is kept in the audit log."""
+        store = AuditedStore(self.store, caller.name, action, self.clock, trace)
+        return replace(self, caller=caller, store=store, trace=trace)
 
     def announce(self, job: Job) -> None:
         """Wakes whoever waits for this job or its experiment."""

@@ -9,6 +9,7 @@ from xmcloud.core.control.changing import change_unit, load_group, spread
 from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.documents import JOBS, QUEUES, Stored
 from xmcloud.core.errors import AlreadyExists, Contended, InvalidInput, NotFound
+from xmcloud.core.identity import Permission
 from xmcloud.core.lifecycle import PLACE, moved, position_at
 from xmcloud.core.models import DEFAULT_QUEUES, Job, JobState, QueueState
 from xmcloud.core.ports import Message, PreconditionFailed, Query
@@ -91,10 +92,15 @@ async def _status(plane: ControlPlane, queue: QueueState) -> QueueStatus:
 
 
 async def queue_jobs(plane: ControlPlane, name: str, limit: int, cursor: str | None) -> Jobs:
-    """What waits in the queue, in order."""
+    """What waits in the queue, in order, of what the caller may see."""
     await require_queues(plane, [name])
     page, after = await JOBS.find(plane.store, queries.waiting(name).page(limit, cursor))
-    return Jobs(jobs=[stored.item for stored in page], cursor=after)
+    return Jobs(jobs=visible(plane, (stored.item for stored in page)), cursor=after)
+
+
+def visible(plane: ControlPlane, jobs: Iterable[Job]) -> list[Job]:
+    """Those that the caller may see."""
+    return [job for job in jobs if plane.caller.may(Permission.READ, job.project)]
 
 
 async def pause_queue(plane: ControlPlane, name: str) -> QueueState:
@@ -105,10 +111,15 @@ async def pause_queue(plane: ControlPlane, name: str) -> QueueState:
 async def resume_queue(plane: ControlPlane, name: str) -> QueueState:
     """Workers hear of what waits at once."""
     state = await _set_paused(plane, name, False)
+    await wake_queue(plane, name)
+    return state
+
+
+async def wake_queue(plane: ControlPlane, name: str) -> None:
+    """Workers look at what waits there."""
     page, _ = await JOBS.find(plane.store, queries.waiting(name).page(WOKEN_BY_RESUME, None))
     messages = [Message(stored.item.pool, stored.item.id) for stored in page]
     await plane.queue.publish(queue_topic(name), messages)
-    return state
 
 
 async def _set_paused(plane: ControlPlane, name: str, paused: bool) -> QueueState:

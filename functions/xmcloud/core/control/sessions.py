@@ -10,7 +10,7 @@ from xmcloud.core.concurrency import for_each
 from xmcloud.core.control.changing import apply_jobs, change_job, spread, tell_sessions
 from xmcloud.core.control.logs import log_size
 from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
-from xmcloud.core.control.queues import load_queues
+from xmcloud.core.control.queues import load_queues, visible
 from xmcloud.core.control.statistics import worker_statistics
 from xmcloud.core.documents import JOBS, SESSIONS, Stored
 from xmcloud.core.errors import Contended, LeaseLost, NotFound, StaleFence
@@ -41,6 +41,7 @@ async def open_session(plane: ControlPlane, worker: str, request: OpenSession) -
     session = Session(
         id=id,
         worker=worker,
+        principal=plane.caller.name,
         pool=request.pool,
         queues=request.queues,
         slots=request.slots,
@@ -84,14 +85,16 @@ async def _adopt(plane: ControlPlane, session: Session, refs: Sequence[AttemptRe
 
 
 async def worker_status(plane: ControlPlane, name: str) -> WorkerStatus:
-    """A worker that is connected, and what it does. Raises `NotFound`."""
+    """A worker that is connected, and what it does for the caller to see. Raises `NotFound`."""
     session = (await _open_session_of(plane, name)).item
     (page, _), statistics = await asyncio.gather(
         JOBS.find(plane.store, queries.held_by(session.id).page(1000, None)),
         worker_statistics(plane, name),
     )
     return WorkerStatus(
-        session=session, jobs=[stored.item for stored in page], statistics=statistics
+        session=session,
+        jobs=visible(plane, (stored.item for stored in page)),
+        statistics=statistics,
     )
 
 
@@ -131,6 +134,7 @@ async def held_session(plane: ControlPlane, id: str, closed: str = "") -> Sessio
     for attempt in range(TRIES):
         stored = await SESSIONS.get(plane.store, id)
         session, now = stored.item, plane.clock.now()
+        _require_own(plane, session)
         if not session.valid_at(now):
             raise LeaseLost(id)
         if now - session.renewed_at < plane.heartbeat / 2 and closed == session.closed:
@@ -144,6 +148,12 @@ async def held_session(plane: ControlPlane, id: str, closed: str = "") -> Sessio
         plane.alarm(id, renewed.expires_at)
         return renewed
     raise Contended(f"Session {id}")
+
+
+def _require_own(plane: ControlPlane, session: Session) -> None:
+    """Raises `NotFound` for a session that somebody else opened."""
+    if session.principal != plane.caller.name and not plane.caller.owner:
+        raise NotFound("session", session.id)
 
 
 async def end_session(plane: ControlPlane, id: str, why: str) -> Session:
@@ -169,7 +179,8 @@ async def end_session(plane: ControlPlane, id: str, why: str) -> Session:
 
 
 async def close_session(plane: ControlPlane, id: str) -> Session:
-    """The worker leaves."""
+    """The worker leaves. Raises `NotFound`."""
+    _require_own(plane, (await SESSIONS.get(plane.store, id)).item)
     return await end_session(plane, id, "its worker left")
 
 

@@ -19,6 +19,7 @@ from xmcloud.core.platforms import (
 )
 from xmcloud.core.ports import PreconditionFailed
 from xmcloud.core.resources import accelerator
+from xmcloud.core.trace import VARIABLE
 
 SUBMITTING = timedelta(seconds=30)
 """How long a submission may take before the sweep looks for what became of it."""
@@ -68,6 +69,8 @@ def _environment(plane: ControlPlane, job: Job) -> dict[str, str]:
         "XMCLOUD_ATTEMPT": str(job.fence),
         "XMCLOUD_GRACE_SECONDS": f"{job.spec.limits.grace_seconds:g}",
     }
+    if job.trace and VARIABLE not in job.spec.environment:
+        about[VARIABLE] = job.trace
     if not plane.url:
         return about
     token = plane.tokens.token(job.id, job.fence)

@@ -1,20 +1,26 @@
 """What must happen though nobody asks: leases run out, permits and events get lost."""
 
 import asyncio
+import logging
 from dataclasses import dataclass
 
 from xmcloud.core import queries
 from xmcloud.core.control.auxiliary import end_auxiliary
 from xmcloud.core.control.builds import look_at_builds
 from xmcloud.core.control.changing import publish_permits
+from xmcloud.core.control.migrating import migrate
 from xmcloud.core.control.observing import look_at_targets
 from xmcloud.core.control.overflow import overflow_due
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.sessions import SETTLING, end_session, lose_attempts
 from xmcloud.core.documents import JOBS, SESSIONS
+from xmcloud.core.logs import about
+from xmcloud.core.models import Session
 from xmcloud.core.ports import Write
 
 PAGE = 400
+
+logger = logging.getLogger("xmcloud.sweep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,7 @@ async def sweep(plane: ControlPlane) -> Swept:
     await look_at_builds(plane)
     await look_at_targets(plane)
     await _set_alarms(plane)
+    await migrate(plane)
     return Swept(lost, settled, published, overflowed)
 
 
@@ -45,7 +52,17 @@ async def _end_expired(plane: ControlPlane) -> int:
     page, _ = await SESSIONS.find(plane.store, query)
     for stored in page:
         await end_session(plane, stored.item.id, "its lease ran out")
+        _log_loss(stored.item)
     return len(page)
+
+
+def _log_loss(session: Session) -> None:
+    logger.info(
+        "worker %s of pool %s is lost: its lease ran out",
+        session.worker,
+        session.pool,
+        extra=about(event="worker_lost", worker=session.worker, pool=session.pool),
+    )
 
 
 async def _settle(plane: ControlPlane) -> int:

@@ -1,11 +1,11 @@
 """The FastAPI application."""
 
-from fastapi import Depends, FastAPI, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from collections.abc import Sequence
+
+from fastapi import Depends, FastAPI
 from starlette.responses import Response
 
 from xmcloud.core.control.plane import ControlPlane
-from xmcloud.core.errors import Unauthorized
 from xmcloud.core.protocol import Health
 from xmcloud.core.version import VERSION
 from xmcloud.functions.http import (
@@ -14,44 +14,43 @@ from xmcloud.functions.http import (
     builds,
     experiments,
     jobs,
+    members,
+    operation,
     problems,
     queues,
+    schema,
+    secrets,
     targets,
+    transfer,
+    usage,
     workers,
 )
 from xmcloud.functions.http.auth import Authenticator
-from xmcloud.functions.http.common import answer
+from xmcloud.functions.http.common import answer, authenticated
 from xmcloud.functions.http.limits import BodyLimit
-
-_bearer = HTTPBearer(auto_error=False)
-
-
-async def _authenticate(
-    request: Request,
-    credentials: HTTPAuthorizationCredentials | None = Depends(_bearer),  # noqa: B008
-) -> None:
-    authenticator: Authenticator = request.app.state.authenticator
-    if credentials is None:
-        raise Unauthorized(
-            "The request carries no bearer token.", "Send `Authorization: Bearer TOKEN`."
-        )
-    await authenticator.authenticate(credentials.credentials)
+from xmcloud.functions.http.rates import Rates
+from xmcloud.functions.http.security import SecurityHeaders, docs_page
+from xmcloud.functions.observability.readiness import Readiness
+from xmcloud.functions.observability.requests import Observed, RequestCounts
 
 
-def create_app(plane: ControlPlane, authenticator: Authenticator) -> FastAPI:
-    """The API over a control plane."""
+def create_app(
+    plane: ControlPlane, authenticators: Sequence[Authenticator], rates: Rates | None = None
+) -> FastAPI:
+    """The API over a control plane, for who has a token that one of the authenticators knows."""
     app = FastAPI(
         title="xmcloud",
         version=VERSION,
-        docs_url="/v1/docs",
+        docs_url=None,
         openapi_url="/v1/openapi.json",
         redoc_url=None,
-        swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.plane = plane
-    app.state.authenticator = authenticator
+    app.state.authenticators = authenticators
+    app.state.rates = rates or Rates()
+    app.state.counts, app.state.readiness = RequestCounts(), Readiness()
     problems.install(app)
 
     @app.get("/v1/health", tags=["health"], response_model=Health)
@@ -59,13 +58,26 @@ def create_app(plane: ControlPlane, authenticator: Authenticator) -> FastAPI:
         """Says that the API answers, and its version; needs no token."""
         return answer(Health(version=app.version))
 
-    app.include_router(attempts.router, prefix="/v1", responses=problems.DOCUMENTED)
-    for module in (experiments, jobs, queues, workers, blobs, builds, targets):
+    @app.get("/v1/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return docs_page()
+
+    for open_router in (attempts.router, operation.public):
+        app.include_router(open_router, prefix="/v1", responses=problems.DOCUMENTED)
+    for module in (
+        *(experiments, jobs, queues, workers, blobs, builds, targets, members, operation),
+        schema,
+        secrets,
+        transfer,
+        usage,
+    ):
         app.include_router(
             module.router,
             prefix="/v1",
-            dependencies=[Depends(_authenticate)],
+            dependencies=[Depends(authenticated)],
             responses=problems.DOCUMENTED,
         )
     app.add_middleware(BodyLimit)
+    app.add_middleware(Observed, counts=app.state.counts)
+    app.add_middleware(SecurityHeaders)
     return app

@@ -14,7 +14,7 @@ from xmcloud.core.control.sync import attempt_reports
 from xmcloud.core.errors import Unauthorized
 from xmcloud.core.worker_protocol import AttemptAnswer, AttemptReports
 from xmcloud.functions.http import examples
-from xmcloud.functions.http.common import Plane, answer
+from xmcloud.functions.http.common import StoredPlane, answer
 
 router = APIRouter(prefix="/attempts", tags=["attempts"])
 
@@ -31,14 +31,15 @@ async def _authenticate(
         raise Unauthorized("The request carries no bearer token.", "Send XMCLOUD_ATTEMPT_TOKEN.")
     plane: ControlPlane = request.app.state.plane
     path = request.path_params
-    plane.tokens.check(credentials.credentials, path["job"], path["fence"])
+    with request.app.state.rates.guessing(request):
+        plane.tokens.check(credentials.credentials, path["job"], path["fence"])
 
 
 @router.post(
     "/{job}/{fence}/reports", response_model=AttemptAnswer, dependencies=[Depends(_authenticate)]
 )
 async def report_attempt(
-    plane: Plane,
+    plane: StoredPlane,
     job: JobId,
     fence: Fence,
     body: Annotated[AttemptReports, examples.ATTEMPT_REPORTS],

@@ -9,6 +9,8 @@ from pydantic import BaseModel
 
 from xmcloud.core.blobs import CompleteBlob
 from xmcloud.core.builds import BuildSpec
+from xmcloud.core.identity import Quota, Role
+from xmcloud.core.member_protocol import EditProject, NewProject, NewRole, NewToken
 from xmcloud.core.models import Outcome, Reason, ReasonCode
 from xmcloud.core.protocol import (
     Act,
@@ -25,8 +27,11 @@ from xmcloud.core.protocol import (
     NewUnits,
     Stop,
 )
+from xmcloud.core.secrets import NewSecret
 from xmcloud.core.specs import Argument, Command, Image, JobSpec, Limits, PythonSource
+from xmcloud.core.transfer import ImportDocuments, NewImport, StoredDocument
 from xmcloud.core.worker_protocol import (
+    AttemptRef,
     AttemptReports,
     Claim,
     DeliveryRef,
@@ -150,3 +155,21 @@ ATTEMPT_REPORTS = body(
     ),
 )
 COMPLETE_BLOB = body(two_parts=CompleteBlob(parts=("0123456789abcdef" * 4, "89abcdef01234567" * 4)))
+NEW_PROJECT = body(project=NewProject(name="vision"))
+EDIT_PROJECT = body(
+    quotas=EditProject(quota=Quota(running=50, gpu_hours=2000), person_quota=Quota(queued=500))
+)
+NEW_ROLE = body(member=NewRole(role=Role.MEMBER))
+NEW_SECRET = body(a_key=NewSecret.model_validate({"value": "the value itself"}))
+HELD_ATTEMPT = body(an_attempt=AttemptRef(job_id=JOB, fence=1))
+NEW_TOKEN = body(nightly=NewToken(name="nightly sweeps", role=Role.MEMBER, days=365))
+NEW_IMPORT = body(an_archive=NewImport(version="0.1.0", schema_version=2))
+_QUEUE = (
+    '{"name":"nightly","priority":10,"paused":false,"created_at":"2030-01-01T00:00:00.000000Z"}'
+)
+IMPORT_DOCUMENTS = body(
+    a_queue=ImportDocuments(
+        collection="queues",
+        documents=(StoredDocument(id="nightly", data={"priority": 10, "body": _QUEUE}),),
+    )
+)

@@ -19,7 +19,17 @@ from xmcloud.core.protocol import (
     Stop,
 )
 from xmcloud.functions.http import examples
-from xmcloud.functions.http.common import IdempotencyKey, JobId, Plane, Wait, answer
+from xmcloud.functions.http.common import (
+    Caller,
+    IdempotencyKey,
+    JobId,
+    OperatedJobId,
+    OwnJobId,
+    Plane,
+    Wait,
+    answer,
+    signed,
+)
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -38,50 +48,62 @@ async def why_pending(plane: Plane, id: JobId) -> Response:
 
 @router.patch("/{id}", response_model=Job)
 async def edit_job(
-    plane: Plane, id: JobId, body: Annotated[EditJob, examples.EDIT_JOB]
+    plane: Plane, id: OwnJobId, body: Annotated[EditJob, examples.EDIT_JOB]
 ) -> Response:
     """Changes the definition of a draft."""
     return answer(await jobs.edit_job(plane, id, body))
 
 
 @router.post("/{id}/stop", response_model=Job)
-async def stop_job(plane: Plane, id: JobId, body: Annotated[Stop, examples.STOP]) -> Response:
+async def stop_job(
+    plane: Plane, caller: Caller, id: OwnJobId, body: Annotated[Stop, examples.STOP]
+) -> Response:
     """Ends a waiting job at once; asks the worker to end a running one."""
-    return answer(await jobs.stop_job(plane, id, body))
+    return answer(await jobs.stop_job(plane, id, signed(caller, body)))
 
 
 @router.post("/{id}/reset", response_model=Job)
-async def reset_job(plane: Plane, id: JobId, body: Annotated[Act, examples.ACT]) -> Response:
+async def reset_job(
+    plane: Plane, caller: Caller, id: OwnJobId, body: Annotated[Act, examples.ACT]
+) -> Response:
     """Back to a draft; results, attempts and logs are cleared."""
-    return answer(await jobs.reset_job(plane, id, body))
+    return answer(await jobs.reset_job(plane, id, signed(caller, body)))
 
 
 @router.post("/{id}/enqueue", response_model=Job)
 async def enqueue_job(
-    plane: Plane, id: JobId, body: Annotated[Enqueue, examples.ENQUEUE]
+    plane: Plane, caller: Caller, id: OwnJobId, body: Annotated[Enqueue, examples.ENQUEUE]
 ) -> Response:
     """A draft, stopped or failed job waits at the end of a queue."""
-    return answer(await jobs.enqueue_job(plane, id, body))
+    return answer(await jobs.enqueue_job(plane, id, signed(caller, body)))
 
 
 @router.post("/{id}/dequeue", response_model=Job)
-async def dequeue_job(plane: Plane, id: JobId, body: Annotated[Act, examples.ACT]) -> Response:
+async def dequeue_job(
+    plane: Plane, caller: Caller, id: OwnJobId, body: Annotated[Act, examples.ACT]
+) -> Response:
     """Back to the state it was enqueued from."""
-    return answer(await jobs.dequeue_job(plane, id, body))
+    return answer(await jobs.dequeue_job(plane, id, signed(caller, body)))
 
 
 @router.post("/{id}/move", response_model=Job)
-async def move_job(plane: Plane, id: JobId, body: Annotated[Move, examples.MOVE]) -> Response:
+async def move_job(
+    plane: Plane, caller: Caller, id: OperatedJobId, body: Annotated[Move, examples.MOVE]
+) -> Response:
     """Elsewhere in its queue, or to another queue."""
-    return answer(await queues.move_job(plane, id, body))
+    return answer(await queues.move_job(plane, id, signed(caller, body)))
 
 
 @router.post("/{id}/clone", status_code=201, response_model=Experiment)
 async def clone_job(
-    plane: Plane, id: JobId, body: Annotated[CloneExperiment, examples.CLONE], key: IdempotencyKey
+    plane: Plane,
+    caller: Caller,
+    id: JobId,
+    body: Annotated[CloneExperiment, examples.CLONE],
+    key: IdempotencyKey,
 ) -> Response:
     """A new experiment with this job and its group: drafts, or in a queue."""
-    return answer(await cloning.clone_job(plane, id, body, key), 201)
+    return answer(await cloning.clone_job(plane, id, signed(caller, body), key), 201)
 
 
 @router.get("/{id}/statistics", response_model=Statistics)

@@ -1,5 +1,6 @@
 """Errors as problem details (RFC 9457)."""
 
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -9,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from xmcloud.core.errors import XmcloudError
+from xmcloud.core.errors import RateLimited, XmcloudError
 from xmcloud.core.protocol import Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -23,10 +24,12 @@ DOCUMENTED: dict[int | str, dict[str, Any]] = {
     for status, meaning in {
         400: "The body is not JSON.",
         401: "The bearer token is missing or wrong.",
+        403: "The caller's role does not allow it.",
         404: "Nothing has that id or name.",
         409: "The state of things does not allow it; the problem's type says which rule.",
         413: "The request, or what it would make, is too large.",
         422: "A field is missing or wrong; the problem names it.",
+        429: "Too many requests: go on after as many seconds as Retry-After says.",
         503: "Busy, or a service behind the control plane does not answer: try again.",
         507: "No space is left on the control plane's disk.",
     }.items()
@@ -42,6 +45,8 @@ def problem_response(problem: Problem, headers: Mapping[str, str] | None = None)
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, XmcloudError)
     headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(error.status)
+    if isinstance(error, RateLimited):
+        headers = {"Retry-After": str(math.ceil(error.seconds))}
     return problem_response(Problem.of(error), headers)
 
 

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from xmcloud.core.control import sessions, sync
+from xmcloud.core.identity import Permission
 from xmcloud.core.models import Session, Wanted
 from xmcloud.core.ports import Delivery, Message, Subscription
 from xmcloud.core.protocol import Sessions, WorkerStatus
@@ -24,36 +25,56 @@ from xmcloud.core.worker_protocol import (
     SyncAnswer,
 )
 from xmcloud.functions.http import examples
-from xmcloud.functions.http.common import Name, Plane, SessionId, answer
+from xmcloud.functions.http.common import (
+    Name,
+    Plane,
+    SessionId,
+    WorkerPlane,
+    allowed,
+    allowed_anywhere,
+    answer,
+)
 
 router = APIRouter(tags=["workers"])
 
 
-@router.get("/workers", response_model=Sessions)
+@router.get(
+    "/workers",
+    response_model=Sessions,
+    dependencies=[allowed_anywhere(Permission.READ, Permission.WORK)],
+)
 async def list_workers(plane: Plane) -> Response:
     """Open sessions."""
     return answer(await sessions.list_sessions(plane))
 
 
-@router.get("/workers/{name}", response_model=WorkerStatus)
+@router.get(
+    "/workers/{name}", response_model=WorkerStatus, dependencies=[allowed_anywhere(Permission.READ)]
+)
 async def get_worker(plane: Plane, name: Name) -> Response:
-    """A connected worker, what it runs, and what its machine used lately."""
+    """A connected worker, what it runs that the caller may see, and what its machine used."""
     return answer(await sessions.worker_status(plane, name))
 
 
-@router.post("/workers/{name}/drain", response_model=Session)
+@router.post(
+    "/workers/{name}/drain", response_model=Session, dependencies=[allowed(Permission.OPERATE)]
+)
 async def drain_worker(plane: Plane, name: Name) -> Response:
     """It finishes what runs and takes no more, until it is resumed."""
     return answer(await sessions.order_worker(plane, name, Wanted.DRAIN))
 
 
-@router.post("/workers/{name}/resume", response_model=Session)
+@router.post(
+    "/workers/{name}/resume", response_model=Session, dependencies=[allowed(Permission.OPERATE)]
+)
 async def resume_worker(plane: Plane, name: Name) -> Response:
     """It takes jobs again."""
     return answer(await sessions.order_worker(plane, name, Wanted.RUN))
 
 
-@router.post("/workers/{name}/stop", response_model=Session)
+@router.post(
+    "/workers/{name}/stop", response_model=Session, dependencies=[allowed(Permission.OPERATE)]
+)
 async def stop_worker(plane: Plane, name: Name) -> Response:
     """It stops its jobs gracefully, so that they run again elsewhere, and ends."""
     return answer(await sessions.order_worker(plane, name, Wanted.STOP))
@@ -61,7 +82,7 @@ async def stop_worker(plane: Plane, name: Name) -> Response:
 
 @router.post("/workers/{name}/sessions", status_code=201, response_model=Lease)
 async def open_session(
-    plane: Plane, name: Name, body: Annotated[OpenSession, examples.OPEN_SESSION]
+    plane: WorkerPlane, name: Name, body: Annotated[OpenSession, examples.OPEN_SESSION]
 ) -> Response:
     """A worker starts. Of the attempts of its earlier session, those that it holds go on."""
     return answer(await sessions.open_session(plane, name, body), 201)
@@ -69,7 +90,7 @@ async def open_session(
 
 @router.post("/sessions/{id}/sync", response_model=SyncAnswer)
 async def sync_session(
-    plane: Plane, id: SessionId, body: Annotated[Sync, examples.SYNC]
+    plane: WorkerPlane, id: SessionId, body: Annotated[Sync, examples.SYNC]
 ) -> Response:
     """Reports, heartbeat and claim in one. 409 when the lease is over: nothing was taken then.
 
@@ -80,14 +101,14 @@ async def sync_session(
 
 
 @router.post("/sessions/{id}/close", response_model=Session)
-async def close_session(plane: Plane, id: SessionId) -> Response:
+async def close_session(plane: WorkerPlane, id: SessionId) -> Response:
     """The worker leaves; what it still holds runs again elsewhere."""
     return answer(await sessions.close_session(plane, id))
 
 
 @router.post("/messages/pull", response_model=Pulled)
 async def pull_messages(
-    plane: Plane, request: Request, body: Annotated[Pull, examples.PULL]
+    plane: WorkerPlane, request: Request, body: Annotated[Pull, examples.PULL]
 ) -> Response:
     """Permits and control messages, for workers that do not reach the queue themselves."""
     wanted = [Subscription(ref.topic, ref.audience) for ref in body.subscriptions]
@@ -97,7 +118,7 @@ async def pull_messages(
 
 
 @router.post("/messages/settle", status_code=204)
-async def settle_messages(plane: Plane, body: Annotated[Settle, examples.SETTLE]) -> Response:
+async def settle_messages(plane: WorkerPlane, body: Annotated[Settle, examples.SETTLE]) -> Response:
     """Acknowledges messages, or gives them back for a while."""
     deliveries = [_delivery(reference) for reference in body.deliveries]
     if body.delay_seconds is None:
