@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from xmcloud.core import builds, lifecycle, queries
 from xmcloud.core.builds import SUBMITTING, Build, BuildState
 from xmcloud.core.control.changing import change_job, spread
-from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
+from xmcloud.core.control.plane import ControlPlane
+from xmcloud.core.control.updating import there, update
 from xmcloud.core.documents import BUILDS, JOBS, Stored
-from xmcloud.core.errors import Contended, IllegalTransition, NotFound, Unavailable, XmcloudError
+from xmcloud.core.errors import IllegalTransition, NotFound, Unavailable, XmcloudError
 from xmcloud.core.models import Job, JobState, Reason, ReasonCode
 from xmcloud.core.platforms import (
     Builder,
@@ -149,19 +150,10 @@ def _is_building(job: Job) -> bool:
 
 
 async def _change(plane: ControlPlane, id: str, decide: Callable[[Build], Build]) -> Build:
-    for attempt in range(TRIES):
-        stored = await BUILDS.get(plane.store, id)
-        changed = decide(stored.item)
-        if changed == stored.item:
-            return changed
-        try:
-            await plane.store.commit([BUILDS.replace(stored, changed)])
-        except PreconditionFailed:
-            await backoff(attempt)
-            continue
-        plane.signals.send(f"build/{id}")
-        return changed
-    raise Contended(f"Build {id}")
+    missing = NotFound("build", id)
+    changed = await update(plane, BUILDS, id, lambda build: decide(there(build, missing)))
+    plane.signals.send(f"build/{id}")
+    return changed
 
 
 async def _submit(plane: ControlPlane, id: str) -> Build:

@@ -18,8 +18,9 @@ from xmcloud.core.control.queues import require_queues
 from xmcloud.core.control.quotas import WAITING, require_room
 from xmcloud.core.control.secrets import check_secrets
 from xmcloud.core.control.targets import check_targets
+from xmcloud.core.control.updating import there, update
 from xmcloud.core.documents import EXPERIMENTS, JOBS, Stored
-from xmcloud.core.errors import Contended, KeyReused, OverQuota
+from xmcloud.core.errors import Contended, KeyReused, NotFound, OverQuota
 from xmcloud.core.identity import DEFAULT_PROJECT
 from xmcloud.core.lifecycle import position_at, waiting_from
 from xmcloud.core.models import Auxiliary, Experiment, Job, JobState, Member, Reason, ReasonCode
@@ -259,16 +260,10 @@ async def _status(plane: ControlPlane, experiment: Experiment) -> ExperimentStat
 async def edit_experiment(plane: ControlPlane, id: str, request: EditExperiment) -> Experiment:
     """Changes what people say about it."""
     changes = request.model_dump(exclude_none=True)
-    for attempt in range(TRIES):
-        stored = await EXPERIMENTS.get(plane.store, id)
-        edited = stored.item.evolve(**changes)
-        try:
-            await plane.store.commit([EXPERIMENTS.replace(stored, edited)])
-        except PreconditionFailed:
-            await backoff(attempt)
-            continue
-        return edited
-    raise Contended(f"Experiment {id}")
+    missing = NotFound("experiment", id)
+    return await update(
+        plane, EXPERIMENTS, id, lambda experiment: there(experiment, missing).evolve(**changes)
+    )
 
 
 async def list_experiments(

@@ -1,14 +1,15 @@
 """Projects, who is what in them, and tokens of machines."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
 from xmcloud.core import queries
 from xmcloud.core.audit import Audit
-from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
+from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.control.quotas import wake_project
-from xmcloud.core.documents import AUDIT, MEMBERS, PROJECTS, TOKENS, Stored
-from xmcloud.core.errors import AlreadyExists, Contended, InvalidInput, NotFound, Unauthorized
+from xmcloud.core.control.updating import there, update
+from xmcloud.core.documents import AUDIT, MEMBERS, PROJECTS, TOKENS
+from xmcloud.core.errors import AlreadyExists, InvalidInput, NotFound, Unauthorized
 from xmcloud.core.identity import (
     DEFAULT_PROJECT,
     EVERYWHERE,
@@ -39,24 +40,21 @@ _EVERY = 500
 
 async def load_project(plane: ControlPlane, name: str) -> Project:
     """The default one is there from the beginning. Raises `NotFound`."""
-    found = await _stored_project(plane, name)
-    if found is not None:
-        return found.item
-    if name != DEFAULT_PROJECT:
-        raise NotFound("project", name, f"Make it: xmcloud project create {name}")
-    return Project(name=DEFAULT_PROJECT, created_at=_ALWAYS)
-
-
-async def _stored_project(plane: ControlPlane, name: str) -> Stored[Project] | None:
     (found,) = await PROJECTS.get_many(plane.store, [name])
-    return found
+    return _known(found.item if found else None, name)
+
+
+def _known(project: Project | None, name: str) -> Project:
+    if project is None and name == DEFAULT_PROJECT:
+        return Project(name=name, created_at=_ALWAYS)
+    return there(project, NotFound("project", name, f"Make it: xmcloud project create {name}"))
 
 
 async def list_projects(plane: ControlPlane) -> Projects:
     """Those that the caller may read, by name."""
     page, _ = await PROJECTS.find(plane.store, queries.projects().page(_EVERY, None))
     found = {stored.item.name: stored.item for stored in page}
-    found.setdefault(DEFAULT_PROJECT, Project(name=DEFAULT_PROJECT, created_at=_ALWAYS))
+    found.setdefault(DEFAULT_PROJECT, _known(None, DEFAULT_PROJECT))
     return Projects(
         projects=[found[name] for name in sorted(found) if plane.caller.may(Permission.READ, name)]
     )
@@ -78,19 +76,12 @@ async def edit_project(plane: ControlPlane, name: str, request: EditProject) -> 
     """Sets quotas; what a higher one lets through starts at once. Raises `NotFound`."""
     changes = {field: getattr(request, field) for field in request.model_fields_set}
     changes = {field: value for field, value in changes.items() if value is not None}
-    for attempt in range(TRIES):
-        stored = await _stored_project(plane, name)
-        edited = (stored.item if stored else await load_project(plane, name)).evolve(**changes)
-        write = PROJECTS.replace(stored, edited) if stored else PROJECTS.create(edited)
-        try:
-            await plane.store.commit([write])
-        except PreconditionFailed:
-            await backoff(attempt)
-            continue
-        plane.quotas.forget()
-        await wake_project(plane, name)
-        return edited
-    raise Contended(f"Project {name}")
+    edited = await update(
+        plane, PROJECTS, name, lambda project: _known(project, name).evolve(**changes)
+    )
+    plane.quotas.forget()
+    await wake_project(plane, name)
+    return edited
 
 
 async def list_members(plane: ControlPlane, project: str) -> Members:
@@ -109,29 +100,14 @@ async def set_role(plane: ControlPlane, project: str, name: str, role: Role | No
     """In a project, or EVERYWHERE. Raises `InvalidInput` for a worker in one, and `NotFound`."""
     await _check_scope(plane, project, role)
 
-    def decide(member: Member) -> Member:
+    def decide(there: Member | None) -> Member:
+        member = there or Member(name=name)
         roles = {scope: each for scope, each in member.roles.items() if scope != project}
         if role is not None:
             roles[project] = role
         return member.evolve(roles=roles)
 
-    return await _change_member(plane, name, decide)
-
-
-async def _change_member(
-    plane: ControlPlane, name: str, decide: Callable[[Member], Member]
-) -> Member:
-    for attempt in range(TRIES):
-        (stored,) = await MEMBERS.get_many(plane.store, [name])
-        changed = decide(stored.item if stored else Member(name=name))
-        write = MEMBERS.replace(stored, changed) if stored else MEMBERS.create(changed)
-        try:
-            await plane.store.commit([write])
-        except PreconditionFailed:
-            await backoff(attempt)
-            continue
-        return changed
-    raise Contended(f"Member {name}")
+    return await update(plane, MEMBERS, name, decide)
 
 
 async def member_principal(
@@ -184,18 +160,12 @@ async def load_token(plane: ControlPlane, id: str) -> ApiToken:
 
 async def revoke_token(plane: ControlPlane, id: str) -> TokenStatus:
     """It opens nothing from now on; again, it does nothing. Raises `NotFound`."""
-    for attempt in range(TRIES):
-        stored = await TOKENS.get(plane.store, id)
-        token = stored.item
-        if token.revoked_at is None:
-            token = token.evolve(revoked_at=plane.clock.now())
-            try:
-                await plane.store.commit([TOKENS.replace(stored, token)])
-            except PreconditionFailed:
-                await backoff(attempt)
-                continue
-        return TokenStatus.of(token)
-    raise Contended(f"Token {id}")
+
+    def decide(token: ApiToken | None) -> ApiToken:
+        token = there(token, NotFound("token", id))
+        return token if token.revoked_at else token.evolve(revoked_at=plane.clock.now())
+
+    return TokenStatus.of(await update(plane, TOKENS, id, decide))
 
 
 async def token_principal(plane: ControlPlane, token: str) -> Principal | None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from xmcloud.core import queries
 from xmcloud.core.control.changing import change_unit, load_group, spread
 from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
+from xmcloud.core.control.updating import there, update
 from xmcloud.core.documents import JOBS, QUEUES, Stored
 from xmcloud.core.errors import AlreadyExists, Contended, InvalidInput, NotFound
 from xmcloud.core.identity import Permission
@@ -34,11 +35,13 @@ async def load_queues(plane: ControlPlane, names: Iterable[str]) -> dict[str, Qu
     found = await QUEUES.get_many(plane.store, wanted) if wanted else []
     queues: dict[str, QueueState] = {}
     for name, stored in zip(wanted, found, strict=True):
-        state = stored.item if stored else _BUILT_IN.get(name)
-        if state is None:
-            raise NotFound("queue", name, f"Make it with: xmcloud queue create {name}")
-        queues[name] = state
+        queues[name] = _known(stored.item if stored else None, name)
     return queues
+
+
+def _known(queue: QueueState | None, name: str) -> QueueState:
+    missing = NotFound("queue", name, f"Make it with: xmcloud queue create {name}")
+    return there(queue or _BUILT_IN.get(name), missing)
 
 
 async def require_queues(plane: ControlPlane, names: Iterable[str]) -> None:
@@ -123,18 +126,9 @@ async def wake_queue(plane: ControlPlane, name: str) -> None:
 
 
 async def _set_paused(plane: ControlPlane, name: str, paused: bool) -> QueueState:
-    for attempt in range(TRIES):
-        current = (await load_queues(plane, [name]))[name]
-        (stored,) = await QUEUES.get_many(plane.store, [name])
-        changed = current.evolve(paused=paused)
-        write = QUEUES.replace(stored, changed) if stored else QUEUES.create(changed)
-        try:
-            await plane.store.commit([write])
-        except PreconditionFailed:
-            await backoff(attempt)
-            continue
-        return changed
-    raise Contended(f"Queue {name}")
+    return await update(
+        plane, QUEUES, name, lambda queue: _known(queue, name).evolve(paused=paused)
+    )
 
 
 async def move_job(plane: ControlPlane, id: str, request: Move) -> Job:
