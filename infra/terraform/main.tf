@@ -52,6 +52,7 @@ locals {
       XMCLOUD_BUILD_SERVICE_ACCOUNT = module.build.account
       XMCLOUD_REGISTRY              = module.build.registry
     },
+    local.kms_key == null ? {} : { XMCLOUD_KMS_KEY = local.kms_key },
     var.otlp_endpoint == null ? {} : { OTEL_EXPORTER_OTLP_ENDPOINT = var.otlp_endpoint },
   )
 

@@ -225,7 +225,7 @@ variable "vpc_connector" {
 }
 
 variable "kms_key" {
-  description = "Encrypts documents, blobs, messages, images and the signing secret with this key of yours: projects/P/locations/L/keyRings/R/cryptoKeys/K. null: Google's keys, which the secrets of jobs have in any case."
+  description = "Encrypts documents, blobs, messages, images and secrets with this key of yours: projects/P/locations/L/keyRings/R/cryptoKeys/K. null: Google's keys."
   type        = string
   default     = null
 

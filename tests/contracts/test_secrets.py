@@ -147,3 +147,27 @@ async def test_a_service_that_is_away_is_unavailable(anyio_backend: str) -> None
         with pytest.raises(Unavailable, match="Secret Manager does not answer"):
             await secrets.put("default", "wandb", b"hunter22")
         await secrets.close()
+
+
+_KEY = "projects/p/locations/{}/keyRings/r/cryptoKeys/k"
+
+
+@pytest.mark.parametrize("location", ["", "europe-west4", "global"])
+async def test_secret_manager_encrypts_with_a_key_of_yours_where_that_is(location: str) -> None:
+    from google.cloud.secretmanager_v1 import Replication
+
+    from xmcloud.adapters.gcp.secrets import SecretManager
+
+    key = _KEY.format(location) if location else ""
+    async with secret_manager() as (address, service):
+        secrets = SecretManager("p", address, kms_key=key)
+        await secrets.put("default", "wandb", b"hunter22")
+        await secrets.close()
+    own = {"customer_managed_encryption": {"kms_key_name": key}}
+    wanted = {
+        "": {"automatic": {}},
+        "global": {"automatic": own},
+        "europe-west4": {"user_managed": {"replicas": [{"location": "europe-west4", **own}]}},
+    }
+    (kept,) = service.kept.values()
+    assert kept.secret.replication == Replication(wanted[location])

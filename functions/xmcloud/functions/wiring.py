@@ -165,6 +165,7 @@ def _gcp(home: Path, clock: SystemClock, alarms: Alarms, lease: timedelta) -> Co
     """Secrets are in Secret Manager, or in files beside an emulated Firestore.
 
     There is no emulator of Secret Manager; XMCLOUD_SECRETS_ENDPOINT is a stand-in.
+    XMCLOUD_KMS_KEY encrypts secrets: projects/P/locations/L/keyRings/R/cryptoKeys/K.
     """
     project, bucket = _required("GOOGLE_CLOUD_PROJECT"), _required("XMCLOUD_BUCKET")
 
@@ -191,7 +192,8 @@ def _gcp(home: Path, clock: SystemClock, alarms: Alarms, lease: timedelta) -> Co
             return FileSecrets(home)
         from xmcloud.adapters.gcp.secrets import SecretManager
 
-        return SecretManager(project, endpoint)
+        key = os.environ.get("XMCLOUD_KMS_KEY", "")
+        return SecretManager(project, endpoint, kms_key=key)
 
     return ControlPlane(
         store=late(store),

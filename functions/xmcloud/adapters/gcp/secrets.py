@@ -20,12 +20,16 @@ PREFIX = "xmcloud-secret_"
 class SecretManager:
     """The `Secrets` port on Secret Manager.
 
-    A secret has one version that is not destroyed. `endpoint`, as HOST:PORT, is a server that
-    speaks without encryption; otherwise Google's own is asked.
+    A secret has one version that is not destroyed. `kms_key`, by its name in Cloud KMS, encrypts
+    it, and decides where it is kept. `endpoint`, as HOST:PORT, is a server that speaks without
+    encryption; otherwise Google's own is asked.
     """
 
-    def __init__(self, project: str, endpoint: str = "", deadline: float = 30.0) -> None:
+    def __init__(
+        self, project: str, endpoint: str = "", deadline: float = 30.0, *, kms_key: str = ""
+    ) -> None:
         self._project = project
+        self._replication = _replication(kms_key)
         self._endpoint = endpoint
         self._client: SecretManagerServiceAsyncClient | None = None
         self._options: dict[str, Any] = {"timeout": deadline}
@@ -70,7 +74,7 @@ class SecretManager:
             "parent": f"projects/{self._project}",
             "secret_id": PREFIX + secret_key(project, name),
             "secret": {
-                "replication": {"automatic": {}},
+                "replication": self._replication,
                 "labels": {"xmcloud-project": project, "xmcloud-secret": name},
             },
         }
@@ -93,6 +97,17 @@ class SecretManager:
         if self._client is None:
             self._client = _connect(self._endpoint)
         return self._client
+
+
+def _replication(kms_key: str) -> dict[str, Any]:
+    """A key encrypts what is kept in its own location, `global` what is kept anywhere."""
+    if not kms_key:
+        return {"automatic": {}}
+    own = {"customer_managed_encryption": {"kms_key_name": kms_key}}
+    location = kms_key.split("/")[3]
+    if location == "global":
+        return {"automatic": own}
+    return {"user_managed": {"replicas": [{"location": location, **own}]}}
 
 
 def _number(version: str) -> int:

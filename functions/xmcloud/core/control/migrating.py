@@ -62,12 +62,13 @@ async def _look_through(plane: ControlPlane, state: Schema, document: Document |
     migration = MIGRATIONS[state.step - 1]
     query = Query(migration.collection).page(PAGE, state.cursor)
     page = await plane.store.find(query)
+    writes = await _writes(plane, migration, page.documents)
     try:
-        if await _writes(plane, migration, page.documents) and not state.changed:
+        if writes and not state.changed:
             # Told before anything is changed: a pass that was cut short is not taken for clean.
             state = state.evolve(changed=True)
             document = await _save(plane, document, state)
-        if await _change(plane, migration, page.documents):
+        if await _change(plane, migration, writes):
             done = state.looked(page.cursor, plane.clock.now())
             await _save(plane, document, done)
             _tell(state, done)
@@ -86,20 +87,18 @@ async def _save(plane: ControlPlane, document: Document | None, state: Schema) -
     return Document(write.id, data, version)
 
 
-async def _change(plane: ControlPlane, migration: Migration, documents: Sequence[Document]) -> bool:
+async def _change(plane: ControlPlane, migration: Migration, writes: Sequence[Write]) -> bool:
     """Looks again at what requests wrote meanwhile; False if they always were faster."""
-    left = documents
     for attempt in range(TRIES):
-        writes = await _writes(plane, migration, left)
         if not writes:
             return True
         versions = await plane.store.apply(writes)
         lost = [w.id for w, version in zip(writes, versions, strict=True) if version is None]
         found = await plane.store.get(migration.collection, lost)
-        left = [each for each in found if each is not None]
-        if left:
+        writes = await _writes(plane, migration, [each for each in found if each is not None])
+        if writes:
             await backoff(attempt)
-    return False
+    return not writes
 
 
 async def _writes(
