@@ -8,7 +8,7 @@ COMPILE := $(BIN)/uv --quiet pip compile pyproject.toml --universal --python-ver
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo unit test smoke lint lock bench clean
+.PHONY: help setup demo unit test smoke lint lock release bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,11 @@ lint: $(STAMP) ## check style, types and the direction of imports
 lock: $(STAMP) ## lock the dependencies again; UPGRADE=--upgrade takes newer versions
 	$(COMPILE) $(UPGRADE) --all-extras --group dev --output-file requirements/dev.lock
 	$(COMPILE) --extra gcp --extra kubernetes --extra otel --constraint requirements/dev.lock --output-file functions/requirements.txt
+
+release: $(STAMP) ## keep this version's wheel and snapshot, which the next is tested against
+	rm -rf dist && $(BIN)/uv build --quiet --wheel --out-dir dist
+	rm -f tests/compatibility/xmcloud-*.whl && cp dist/xmcloud-*.whl tests/compatibility/
+	$(BIN)/python -m tests.compatibility
 
 bench: $(STAMP) ## measure the control plane on this machine
 	$(BIN)/python -m benchmarks

@@ -228,7 +228,11 @@ async def test_a_pass_that_was_cut_short_is_not_taken_for_clean(upgrade: Upgrade
     rig.clock.advance(GRACE)
 
     async def die() -> None:
-        await migrate(upgrade.process())
+        """When the change is made, and nothing else yet."""
+        job = (await upgrade.jobs())[0]
+        changed = MIGRATIONS[1].change(job.data, {"body": '{"creator": "ann"}'})
+        assert changed is not None
+        await rig.store.commit([Write.replace("jobs", job, changed)])
         raise Unavailable("The store does not answer.")
 
     upgrade.before_jobs_change(die, applies=1)
