@@ -150,7 +150,7 @@ variable "api_max_instances" {
 }
 
 variable "vertex" {
-  description = "Makes the target vertex: its regions (the first by default), jobs at a time, submissions a minute, and the network of jobs that name none. It needs allUsers in api_invokers. null: no jobs on Vertex AI."
+  description = "Makes the target vertex: its regions (the first by default), jobs at a time, submissions a minute, and the network of jobs that name none. null: no jobs on Vertex AI."
   type = object({
     locations  = list(string)
     limit      = optional(number, 100)
@@ -162,11 +162,6 @@ variable "vertex" {
   validation {
     condition     = var.vertex == null || try(length(var.vertex.locations) > 0 && alltrue([for each in var.vertex.locations : can(regex("^[a-z]+-[a-z]+[0-9]+$", each))]), false)
     error_message = "vertex.locations holds one region or more."
-  }
-
-  validation {
-    condition     = var.vertex == null || contains(var.api_invokers, "allUsers")
-    error_message = "vertex needs api_invokers = [\"allUsers\"]: jobs there report with the token of their attempt, which Cloud Run's gate does not know."
   }
 
   validation {

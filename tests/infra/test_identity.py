@@ -20,11 +20,14 @@ def test_the_api_believes_google_for_each_of_its_addresses(applied: Applied) -> 
     assert _listed(environment["XMCLOUD_ADMINS"]) == {ADMIN, ROBOT}
 
 
+OWN = ("xmcloud-worker", "xmcloud-vertex")
+
+
 def test_admins_those_who_are_named_and_xmclouds_own_accounts_reach_the_api(
     applied: Applied,
 ) -> None:
     reaching = {who for who, rights in held(applied).items() if REACHES in rights}
-    assert reaching == {ADMIN, ROBOT, "allUsers", "group:team@example.com", "xmcloud-worker"}
+    assert reaching == {ADMIN, ROBOT, "allUsers", "group:team@example.com", *OWN}
     members = {
         grant.values["member"]
         for grant in applied.all("google_cloud_run_v2_service_iam_member")

@@ -40,12 +40,6 @@ def test_the_example_is_planned(terraform: Terraform) -> None:
     assert "Plan: " in terraform.told("plan", *words)
 
 
-def test_jobs_on_vertex_would_tell_nothing_to_a_closed_gate(variables: Terraform) -> None:
-    refused = variables.plan(FULL | {"api_invokers": ["group:team@example.com"]})
-    assert refused.returncode == 1
-    assert 'vertex needs api_invokers = ["allUsers"]' in refused.stderr
-
-
 @pytest.fixture(scope="module")
 def variables(terraform: Terraform, tmp_path_factory: pytest.TempPathFactory) -> Terraform:
     """Without the resources, for which terraform would ask the providers first."""

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
 
 from xmcloud.core.protocol import Problem
 from xmcloud.core.worker_protocol import (
@@ -25,6 +26,8 @@ class AttemptApi:
 
     def __init__(self, folder: str) -> None:
         self.url, self._folder = "", folder
+        self.identities: list[str | None] = []
+        """What each request showed to the gate of Cloud Run."""
         self.taken: Reports = []
         self.requests = 0
         self.statuses: list[int] = []
@@ -91,7 +94,18 @@ def attempt_api(folder: str) -> Iterator[AttemptApi]:
     api = AttemptApi(folder)
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            """What the metadata server of a machine in Google Cloud tells."""
+            known = self.headers["Metadata-Flavor"] == "Google"
+            _, _, audience = self.path.partition("/default/identity?audience=")
+            answer = f"identity-for-{unquote(audience)}".encode()
+            self.send_response(200 if known and audience else 404)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
         def do_POST(self) -> None:
+            api.identities.append(self.headers["X-Serverless-Authorization"])
             body = self.rfile.read(int(self.headers["Content-Length"]))
             status, answer = api.answer(self.path, self.headers["Authorization"], body)
             self.send_response(status)

@@ -93,7 +93,9 @@ def re_exports(node: ast.stmt) -> bool:
 
 def test_no_source_file_is_too_long() -> None:
     lengths = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in source_files()}
-    assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
+    too_long = {name for name, lines in lengths.items() if lines > LONGEST}
+    # Lies in images all by itself.
+    assert too_long <= {"cli/xmcloud/xm_cloud/packaging/container_entrypoint.py"}
 
 
 def test_the_wheel_holds_every_portion_and_no_top_level_module(tmp_path: Path) -> None:

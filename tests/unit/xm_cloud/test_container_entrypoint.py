@@ -152,6 +152,17 @@ printf '{"accuracy": 0.5}' >"$XMCLOUD_RESULTS"
     assert (api.end.results, api.end.reason.exit_code) == ({"accuracy": 0.5}, 0)
 
 
+def test_a_gate_that_knows_no_token_of_ours_is_shown_the_machines_identity(
+    api: AttemptApi,
+) -> None:
+    api.statuses, api.refusal = [403], b"<html>Your client does not have permission.</html>"
+    here = {**api.environment, "GCE_METADATA_HOST": api.url.removeprefix("http://")}
+    assert ran(here, "echo", "x")[0] == 0
+    assert api.end.outcome is Outcome.COMPLETED
+    assert api.identities[0] is None
+    assert set(api.identities[1:]) == {f"Bearer identity-for-{api.url}"}
+
+
 def test_output_comes_in_pieces(api: AttemptApi) -> None:
     code, out, _ = ran(api.environment, "bash", "-c", "seq 300000")
     assert (code, len(out)) == (0, 1988895)

@@ -5,7 +5,10 @@ output "account" {
 
 output "invokers" {
   description = "Who calls the API: members of roles, under names that are known beforehand."
-  value       = { workers = google_service_account.workers.member }
+  value = merge(
+    { workers = google_service_account.workers.member },
+    { for each in google_service_account.vertex : "vertex" => each.member },
+  )
 }
 
 output "identity_provider" {
