@@ -80,7 +80,9 @@ def walks(path: Path, statement: statements.Statement, equal: set[str], ranged: 
 
 
 @pytest.mark.parametrize(
-    "index", declared(), ids=lambda index: "-".join(f"{n}_{d}" for n, d in index.fields)
+    "index",
+    declared(),
+    ids=lambda index: "-".join([index.collection, *(f"{n}_{d}" for n, d in index.fields)]),
 )
 async def test_every_declared_query_is_one_walk_along_its_index(
     store: SqliteStore, path: Path, index: Index
@@ -308,12 +310,12 @@ async def test_damage_is_named_when_it_is_met(path: Path) -> None:
 
 
 async def test_a_document_that_is_no_json_is_named(store: SqliteStore, path: Path) -> None:
-    await store.commit([Write.create("experiments", "a", {})])
+    await store.commit([Write.create("targets", "a", {})])
     with sqlite3.connect(path) as other:
-        other.execute("UPDATE experiments SET data = 'no JSON'")
+        other.execute("UPDATE targets SET data = 'no JSON'")
     other.close()
     with pytest.raises(CorruptStore, match=str(path)):
-        await store.get("experiments", ["a"])
+        await store.get("targets", ["a"])
 
 
 async def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:

@@ -89,12 +89,12 @@ def test_a_token_that_is_not_the_control_planes(embedded: Stack, trace: Trace) -
     token.write_text("another token, of the right length and mode")
     for words in (["list"], ["run", "--", "true"]):
         refused = embedded(*words, status=5)
-        assert "The token of this request is not the control plane's." in refused.stderr
+        assert "The token of this request is none of this control plane's." in refused.stderr
         assert "xmcloud down" in refused.stderr
     token.chmod(0o644)
     for words in (["list"], ["run", "--", "true"], ["up"]):
         refused = embedded(*words, status=5)
-        assert f"The token in {token} is readable or owned by somebody else." in refused.stderr
+        assert f"{token} is readable or owned by somebody else." in refused.stderr
         assert f"chmod 600 {token}" in refused.stderr
     token.chmod(0o600)
     token.write_text(kept)

@@ -99,11 +99,6 @@ def group_starts_before_all_of_it_waits(patch: Patch) -> None:
     patch.setattr(dispatch, "whole", wrong)
 
 
-def submitted_again_without_looking(patch: Patch) -> None:
-    """The submission that was cut short is never found."""
-    patch.setattr(observing, "label_of", lambda unit: "nobody-1")
-
-
 def places_of_lost_workers_count(patch: Patch) -> None:
     async def wrong(
         plane: ControlPlane,
@@ -126,6 +121,5 @@ GROUP_FAULTS: list[Callable[[Patch], None]] = [
     limit_not_checked,
     postponed_counts_as_lost,
     group_starts_before_all_of_it_waits,
-    submitted_again_without_looking,
     places_of_lost_workers_count,
 ]

