@@ -123,6 +123,13 @@ async def test_what_is_no_json_is_refused(store: Store, value: float | str) -> N
         await store.commit([Write.create("jobs", "a", {"value": value})])
 
 
+async def test_the_end_of_a_time_to_live_reads_as_it_was_written(store: Store) -> None:
+    """Which Firestore keeps as a timestamp."""
+    data: JsonObject = {"gone_at": "2031-02-03T04:05:06.789012Z", "at": "2030-01-01T00:00:00Z"}
+    await put(store, "audit", {"a": data})
+    assert (await load(store, "audit", "a")).data == data
+
+
 async def test_a_document_over_1_mib_is_refused(store: Store) -> None:
     with pytest.raises(TooLarge):
         await store.commit([Write.create("jobs", "a", {"body": "x" * 1024 * 1024})])

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -161,3 +162,15 @@ async def test_a_store_that_does_not_answer_is_unavailable(
         with pytest.raises(Unavailable):
             await call
     await store.close()
+
+
+async def test_what_firestore_deletes_in_time_names_that_as_a_timestamp(
+    store: FirestoreStore, gcp_project: str
+) -> None:
+    """Text would be kept for ever."""
+    from google.cloud import firestore
+
+    await store.commit([Write.create("audit", "a", {"gone_at": "2031-02-03T04:05:06.789012Z"})])
+    kept = firestore.Client(project=gcp_project).document("audit/a").get().to_dict()
+    assert kept is not None
+    assert kept["gone_at"] == datetime(2031, 2, 3, 4, 5, 6, 789012, tzinfo=UTC)

@@ -1,16 +1,12 @@
 """Topics, subscriptions, indexes and the bucket against the code that uses them."""
 
 import json
-import re
-import shutil
-from dataclasses import replace
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 from google.pubsub_v1 import types
 
-from tests.infra.conftest import FULL, ROOT, Applied, Resource, Terraform
+from tests.infra.conftest import FULL, Applied, Resource
 from xmcloud.adapters.gcp.pubsub import PubSubQueue, _description
 from xmcloud.core import documents, topics
 from xmcloud.core.control.content import _upload
@@ -129,32 +125,6 @@ def test_fields_that_are_exempt_from_indexing(applied: Applied) -> None:
     assert kept <= {collection for collection, field in made if field == "body"}
     configs = [field["index_config"] for field in fields]
     assert all(config == [{"indexes": []}] for config in configs)
-
-
-def test_a_field_that_documents_expire_by_is_one_of_firestores(
-    terraform: Terraform, tmp_path: Path
-) -> None:
-    """In a copy with such a declaration, whether or not the code has one now."""
-    for part in (INDEXES, "infra/terraform/modules/data"):
-        (tmp_path / part).parent.mkdir(parents=True)
-        copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
-        copy(ROOT / part, tmp_path / part)
-    declared = json.loads((tmp_path / INDEXES).read_text("utf-8"))
-    expires = {"collectionGroup": "audit", "fieldPath": "expires_at", "ttl": True, "indexes": []}
-    declared["fieldOverrides"] = [expires]
-    (tmp_path / INDEXES).write_text(json.dumps(declared), "utf-8")
-    copied = replace(
-        terraform,
-        folder=tmp_path / "infra/terraform/modules/data",
-        environ={**terraform.environ, "TF_DATA_DIR": str(tmp_path)},
-    )
-    copied.told("init", "-backend=false", "-input=false", "-no-color")
-    variables = {"project_id": PROJECT, "region": "r", "firestore_location": "r", "kms_key": None}
-    planned = copied.plan(variables | {"delete_protection": True, "token_version": 1})
-    assert planned.returncode == 0, planned.stderr
-    field = planned.stdout.partition("google_firestore_field.this")[2]
-    assert re.search(r'field += "expires_at"', field)
-    assert "ttl_config {" in field
 
 
 def test_the_database_is_the_codes_and_is_protected(applied: Applied) -> None:

@@ -6,6 +6,7 @@ arrays in arrays and no integers over 64 bits), and needs no index.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Generic, TypeVar
 
 from xmcloud.core.audit import AuditEntry
@@ -29,6 +30,9 @@ from xmcloud.core.usage import Usage, gpus_of
 
 BODY_LIMIT = 512 * 1024
 """Bytes of one document's text; Firestore's own limit is 1 MiB a document."""
+
+KEPT = timedelta(days=400)
+"""How long Firestore keeps what is a record of the past: a year, and a month to look back."""
 
 M = TypeVar("M", bound=Model)
 
@@ -181,6 +185,7 @@ AUDIT = Collection(
         "who": entry.who,
         "project": entry.project,
         "subject": entry.subject,
+        "gone_at": sortable(entry.at + KEPT),
     },
 )
 USAGE = Collection(
@@ -192,6 +197,7 @@ USAGE = Collection(
         "person": usage.person,
         "month": usage.month,
         "gpu_seconds": usage.gpu_seconds,
+        "gone_at": sortable(usage.ended_at + KEPT),
     },
 )
 TURNSTILES = Collection("turnstiles", Turnstile, lambda stile: stile.project, lambda stile: {})

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from xmcloud.core.ports import Direction, Query
 
@@ -35,10 +36,24 @@ class UndeclaredIndex(Exception):
     """A query needs a composite index that `firestore.indexes.json` does not declare."""
 
 
+def _declarations() -> Any:
+    return json.loads((files("xmcloud.core") / "firestore.indexes.json").read_text("utf-8"))
+
+
+@cache
+def time_to_live(collection: str) -> str:
+    """The field at whose time Firestore deletes a document of the collection; '' for never."""
+    fields = [
+        override["fieldPath"]
+        for override in _declarations()["fieldOverrides"]
+        if override["collectionGroup"] == collection and override.get("ttl")
+    ]
+    return fields[0] if fields else ""
+
+
 @cache
 def declared() -> tuple[Index, ...]:
     """The composite indexes of `firestore.indexes.json`."""
-    raw = json.loads((files("xmcloud.core") / "firestore.indexes.json").read_text("utf-8"))
     return tuple(
         Index(
             entry["collectionGroup"],
@@ -47,7 +62,7 @@ def declared() -> tuple[Index, ...]:
                 for f in entry["fields"]
             ),
         )
-        for entry in raw["indexes"]
+        for entry in _declarations()["indexes"]
     )
 
 

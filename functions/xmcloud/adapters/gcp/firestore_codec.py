@@ -11,8 +11,10 @@ from google.cloud.firestore_v1.field_path import FieldPath
 from pydantic import JsonValue
 
 from xmcloud.core import cursors
+from xmcloud.core.base import sortable
 from xmcloud.core.errors import InvalidInput, TooLarge
-from xmcloud.core.ports import Document, Operator, Query, Version, Write
+from xmcloud.core.indexes import time_to_live
+from xmcloud.core.ports import Document, JsonObject, Operator, Query, Version, Write
 
 DOCUMENT_LIMIT = 1024 * 1024
 """Bytes."""
@@ -43,11 +45,22 @@ def change(root: str, write: Write) -> Any:
     where = f"{write.collection}/{write.id}"
     document = _Document(
         name=f"{root}/{where}",
-        fields={field: _value(f"{where}.{field}", each) for field, each in write.data.items()},
+        fields=_fields(write.collection, where, write.data),
     )
     if document.ByteSize() > DOCUMENT_LIMIT:
         raise TooLarge(where, document.ByteSize(), DOCUMENT_LIMIT)
     return _Write(update=document, current_document=precondition)
+
+
+def _fields(collection: str, where: str, data: JsonObject) -> dict[str, Any]:
+    """Of a document; Firestore takes nothing but a timestamp for the end of its time to live."""
+    fields = {name: _value(f"{where}.{name}", each) for name, each in data.items()}
+    ends = time_to_live(collection)
+    if ends in data:
+        timestamp = _Value()
+        timestamp.timestamp_value.FromJsonString(str(data[ends]))
+        fields[ends] = timestamp
+    return fields
 
 
 def document(stored: Any) -> Document:
@@ -146,6 +159,8 @@ def _json(value: Any) -> JsonValue:
             return [_json(item) for item in value.array_value.values]
         case "map_value":
             return {name: _json(item) for name, item in value.map_value.fields.items()}
+        case "timestamp_value":
+            return sortable(value.timestamp_value.ToDatetime())
         case _:
             plain: JsonValue = getattr(value, kind)
             return plain
