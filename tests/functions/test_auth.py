@@ -1,6 +1,7 @@
 """Who may call the API."""
 
 import hmac
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
@@ -8,9 +9,10 @@ import pytest
 from starlette.routing import Route
 
 from tests.functions.api import TOKEN, Api, problem
+from xmcloud.core import identity
 from xmcloud.core.control.plane import ControlPlane
 from xmcloud.core.errors import Unauthorized
-from xmcloud.core.identity import Principal
+from xmcloud.core.identity import Principal, Role
 from xmcloud.core.protocol import Health
 from xmcloud.functions.http.auth import TokenFile
 
@@ -89,6 +91,32 @@ async def test_tokens_are_compared_in_constant_time(
     assert await file.authenticate(NO_PLANE, "secret") == Principal.owning()
     assert await file.authenticate(NO_PLANE, "Secret") is None
     assert compared == [(b"secret", b"secret"), (b"Secret", b"secret")]
+
+
+def test_the_tokens_of_machines_are_compared_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    id, whole, digest = identity.new_secret()
+    compared: list[bytes] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.extend((one, other))
+        return one == other
+
+    monkeypatch.setattr(identity, "compare_digest", compare)
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    token = identity.ApiToken(
+        id=id,
+        name="ci",
+        project="default",
+        role=Role.VIEWER,
+        digest=digest,
+        created_by="ada",
+        created_at=at,
+        expires_at=at,
+    )
+    parts = identity.split_token(whole)
+    assert parts is not None
+    assert token.opened_by(parts[1])
+    assert compared == [digest.encode(), digest.encode()]
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644, 0o777])

@@ -311,6 +311,19 @@ async def test_a_worker_touches_only_what_its_session_holds(world: World) -> Non
     assert (await JOBS.get(plane.store, job.id)).item.state is JobState.STARTING
 
 
+@pytest.mark.parametrize("caller", ["worker", "operator*"])
+async def test_what_people_did_not_queue_is_started_by_who_may_queue_it(
+    world: World, caller: str
+) -> None:
+    plane = world.api.plane.of(Principal(caller, CALLERS[caller]))
+    session = (await open_session(plane, "ant", OpenSession(queues=("default",)))).session
+    claim = {"claim": {"slots": 1, "queues": ["default"], "only": world.job}}
+    path = f"/v1/sessions/{session.id}/sync"
+    assert await world.ask(caller, "POST", path, claim) == (403 if caller == "worker" else 200)
+    state = (await JOBS.get(plane.store, world.job)).item.state
+    assert state is (JobState.DRAFT if caller == "worker" else JobState.STARTING)
+
+
 class TestTokens:
     """Tokens of machines."""
 

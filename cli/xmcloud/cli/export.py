@@ -25,9 +25,9 @@ def export(path: Path, force: bool, as_json: bool) -> None:
     from xmcloud.cli.tables import print_json
     from xmcloud.cli.transfer_progress import progress
     from xmcloud.xm_cloud.transfer import export_to
-    from xmcloud.xm_cloud.transfer_client import connect
+    from xmcloud.xm_cloud.transfer_client import TransferClient
 
-    with connect() as client, progress() as report:
+    with TransferClient.connected() as client, progress() as report:
         manifest = export_to(client, path, report, force=force)
     exported = Exported(path=path, size=path.stat().st_size, manifest=manifest)
     if as_json:

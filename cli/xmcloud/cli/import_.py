@@ -25,9 +25,9 @@ def import_(path: Path, as_json: bool) -> None:
     from xmcloud.cli.tables import print_json
     from xmcloud.cli.transfer_progress import progress
     from xmcloud.xm_cloud.transfer import import_from
-    from xmcloud.xm_cloud.transfer_client import connect
+    from xmcloud.xm_cloud.transfer_client import TransferClient
 
-    with connect() as client, progress() as report:
+    with TransferClient.connected() as client, progress() as report:
         archive, done = import_from(client, path, report)
     imported = Imported(path=path, manifest=archive.manifest, done=done)
     if as_json:

@@ -94,6 +94,12 @@ class Client:
         self._sleep = sleep
         self._trace = tracing.origin()
 
+    @classmethod
+    def connected(cls) -> Self:
+        """As `connect`."""
+        place = address()
+        return cls(place.url, place.credentials)
+
     def __enter__(self) -> Self:
         return self
 
@@ -439,5 +445,4 @@ def connect() -> Client:
 
     Raises `Unavailable` or `Unauthorized` when there is none, or no safe token for it.
     """
-    place = address()
-    return Client(place.url, place.credentials)
+    return Client.connected()

@@ -1,6 +1,5 @@
 """The calls about who may do what, and who did what."""
 
-from typing import Self
 from urllib.parse import quote
 
 from xmcloud.core.audit import Audit
@@ -19,17 +18,10 @@ from xmcloud.core.member_protocol import (
 )
 from xmcloud.core.usage import ProjectUsage
 from xmcloud.xm_cloud.client import Client
-from xmcloud.xm_cloud.places import address
 
 
 class IdentityClient(Client):
     """A project is a name, or * for everywhere. Raises as `Client` does."""
-
-    @classmethod
-    def connected(cls) -> Self:
-        """As `xmcloud.xm_cloud.client.connect`."""
-        place = address()
-        return cls(place.url, place.credentials)
 
     def me(self) -> Me:
         return self._get(Me, "/v1/me")

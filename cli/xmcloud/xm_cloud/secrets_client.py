@@ -1,22 +1,14 @@
 """The calls about the secrets of a project, of which none answers a value."""
 
 import json
-from typing import Self
 from urllib.parse import quote
 
 from xmcloud.core.secrets import SecretList, SecretStatus
 from xmcloud.xm_cloud.client import Client
-from xmcloud.xm_cloud.places import address
 
 
 class SecretsClient(Client):
     """Raises as `Client` does."""
-
-    @classmethod
-    def connected(cls) -> Self:
-        """As `xmcloud.xm_cloud.client.connect`."""
-        place = address()
-        return cls(place.url, place.credentials)
 
     def secrets(self, project: str) -> SecretList:
         return self._get(SecretList, _path(project))

@@ -16,7 +16,6 @@ from xmcloud.core.transfer import (
     StoredDocument,
 )
 from xmcloud.xm_cloud.client import Client
-from xmcloud.xm_cloud.places import address
 
 Step = TypeVar("Step", Import, ImportedDocuments)
 
@@ -90,9 +89,3 @@ class TransferClient(Client):
             body=body.encode(),
             headers={"Idempotency-Key": archive},
         )
-
-
-def connect() -> TransferClient:
-    """As `xmcloud.xm_cloud.client.connect`."""
-    place = address()
-    return TransferClient(place.url, place.credentials)

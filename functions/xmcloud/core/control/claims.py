@@ -16,8 +16,9 @@ from xmcloud.core.control.plane import TRIES, ControlPlane, backoff
 from xmcloud.core.control.queues import paused_queues
 from xmcloud.core.control.quotas import Turn
 from xmcloud.core.documents import JOBS, Stored
-from xmcloud.core.errors import Contended, InvalidInput
+from xmcloud.core.errors import Contended, Forbidden, InvalidInput
 from xmcloud.core.groups import whole
+from xmcloud.core.identity import Permission
 from xmcloud.core.models import Job, JobState, Session
 from xmcloud.core.ports import COMMIT_LIMIT, WRITES_LIMIT, Query
 from xmcloud.core.worker_protocol import Claim, QueueAnswer, Reservation
@@ -73,8 +74,9 @@ async def claim_jobs(plane: ControlPlane, session: Session, claim: Claim) -> Cla
 
 
 async def claim_only(plane: ControlPlane, session: Session, id: str) -> Claimed:
-    """That job, whether it fits or not. Raises `IllegalTransition`, `OverQuota`, and
-    `InvalidInput` for a job of a group or of a target."""
+    """That job, whether it fits or not. Raises `IllegalTransition`, `OverQuota`, `InvalidInput`
+    for a job of a group or of a target, and `Forbidden` for one that people did not queue, of
+    whom the caller is none that may."""
     for attempt in range(TRIES):
         turn = Turn(plane)
         stored = await JOBS.get(plane.store, id)
@@ -99,6 +101,8 @@ def _taken_out(plane: ControlPlane, session: Session, job: Job) -> Job:
         raise InvalidInput("only", job.id, "a job without secrets, or the worker a newer one")
     now = plane.clock.now()
     if job.state in (JobState.DRAFT, JobState.STOPPED, JobState.FAILED):
+        if not plane.caller.may_change(job.project, job.creator):
+            raise Forbidden(plane.caller.name, Permission.OPERATE, job.project)
         position = lifecycle.position_at(now)
         job = lifecycle.enqueued(job, job.queue, position, session.worker, now)
     return lifecycle.claimed(job, session.worker, session.id, now)
