@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -66,13 +66,12 @@ def test_a_thread_s_build_ends_by_the_ctrl_c_that_bazel_gets(
     with ThreadPoolExecutor() as pool:
         building = pool.submit(next, build([BazelTarget(SLOW)], lambda _: None))
         slow = slow_process()
-        (bazel,) = (child for child in psutil.Process().children() if SLOW in child.cmdline())
-        # Bazel forgets one that comes while it still greets its server.
-        while not building.done():
-            bazel.send_signal(signal.SIGINT)
-            wait([building], timeout=20)
+        # What another test left behind may be a zombie, which has no command line.
+        children = [(child, child.as_dict(["cmdline"])) for child in psutil.Process().children()]
+        (bazel,) = (child for child, about in children if SLOW in (about["cmdline"] or ()))
+        bazel.send_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
-            building.result()
+            building.result(timeout=60)
     assert psutil.wait_procs([slow], timeout=10)[1] == []
 
 
